@@ -242,6 +242,9 @@ pub struct InForceRecord {
     /// Settings that only the candidate or only the baseline sets, or both differently, with equal values in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_effect: Vec<String>,
+    /// Settings that the candidate sets to what is known to be the server's own default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set_to_default: Vec<String>,
     /// Warnings and errors that the server logged at the first start of a session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_log: Vec<String>,

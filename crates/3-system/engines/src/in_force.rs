@@ -30,6 +30,8 @@ pub struct SettingInForce {
     pub kind: SettingKind,
     /// Whether it is the server's default, because nothing has set it.
     pub is_default: bool,
+    /// The server's own default; `None` if the server does not tell it.
+    pub default: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,6 +153,12 @@ impl SettingInForce {
             SettingKind::Word(words) if !words.is_empty() => Some(words.join(", ")),
             _ => None,
         }
+    }
+
+    /// Whether the value is known to be the server's own default, set or not.
+    pub fn equals_default(&self) -> bool {
+        let default = self.default.as_deref();
+        default.is_some_and(|default| self.effect(default) == Effect::AsAsked)
     }
 
     /// Whether two servers have the same value.
@@ -292,7 +300,7 @@ mod tests {
     use super::*;
 
     fn of(kind: SettingKind, value: &str) -> SettingInForce {
-        SettingInForce { value: value.to_owned(), kind, is_default: false }
+        SettingInForce { value: value.to_owned(), kind, is_default: false, default: None }
     }
 
     fn number(value: &str, unit: f64, range: Option<(f64, f64)>) -> SettingInForce {
@@ -362,6 +370,17 @@ mod tests {
         ] {
             assert_eq!(in_force.effect(asked), effect, "{asked} {in_force:?}");
         }
+    }
+
+    #[test]
+    fn value_equals_a_known_default_in_any_spelling() {
+        let with = |setting: SettingInForce, default: Option<&str>| {
+            SettingInForce { default: default.map(str::to_owned), ..setting }.equals_default()
+        };
+        assert!(with(number("8MB", 8192.0, None), Some("1024")));
+        assert!(with(of(SettingKind::Switch, "ON"), Some("1")));
+        assert!(!with(number("2", 1.0, Some((0.0, 3.0))), Some("1")));
+        assert!(!with(number("2", 1.0, None), None), "not known");
     }
 
     #[test]

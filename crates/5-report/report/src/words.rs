@@ -281,7 +281,9 @@ pub(crate) fn beside_defaults(report: &Report, candidate: &CandidateRecord) -> V
             if let Some((_, value)) = values.next().filter(|(_, value)| value != default)
                 && is_set(setter, name)
             {
-                own.push(format!("{name} = {value}"));
+                let is_default = setter.in_force.set_to_default.contains(name);
+                let whose = if is_default { " (the server's own default)" } else { "" };
+                own.push(format!("{name} = {value}{whose}"));
                 defaults.push(default.as_str());
             }
         }
@@ -518,6 +520,10 @@ mod tests {
                     benchmarks; to measure against the server's own: `defaults = \"server\"` of a \
                     (compare: `mariadb:defaults=server`)";
         assert_eq!(texts(default("2"), own.clone()), [text]);
+        let mut known = own.clone();
+        known.in_force.set_to_default = vec![FLUSH.to_owned()];
+        let start = "b sets innodb_flush_log_at_trx_commit = 1 (the server's own default); the";
+        assert!(texts(default("2"), known)[0].starts_with(start));
         let turned =
             texts(of("a", Role::Baseline, "1", true), of("b", Role::Candidate, "2", false));
         let start = "a sets innodb_flush_log_at_trx_commit = 1; b has 2 by dbdyno's";

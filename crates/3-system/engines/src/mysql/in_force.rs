@@ -36,14 +36,15 @@ pub(super) fn settings(
 
 fn of_mariadb(connection: &mut MySqlConnection) -> Result<All, Error> {
     let sql = "SELECT VARIABLE_NAME, GLOBAL_VALUE, VARIABLE_TYPE, GLOBAL_VALUE_ORIGIN, \
-               NUMERIC_MIN_VALUE, NUMERIC_MAX_VALUE, ENUM_VALUE_LIST \
+               DEFAULT_VALUE, NUMERIC_MIN_VALUE, NUMERIC_MAX_VALUE, ENUM_VALUE_LIST \
                FROM information_schema.SYSTEM_VARIABLES WHERE GLOBAL_VALUE IS NOT NULL";
     let rows = connection.query(sql)?;
     Ok(rows.iter().filter_map(|row| mariadb_setting(row)).collect())
 }
 
 fn mariadb_setting(row: &[Option<String>]) -> Option<(String, SettingInForce)> {
-    let [Some(name), Some(value), Some(kind), Some(origin), least, most, words] = row else {
+    let [Some(name), Some(value), Some(kind), Some(origin), default, least, most, words] = row
+    else {
         return None;
     };
     let kind = match kind.as_str() {
@@ -57,7 +58,8 @@ fn mariadb_setting(row: &[Option<String>]) -> Option<(String, SettingInForce)> {
         _ => number(value, least.as_deref(), most.as_deref()),
     };
     let is_default = origin == "COMPILE-TIME";
-    Some((name.to_lowercase(), SettingInForce { value: value.clone(), kind, is_default }))
+    let default = default.clone();
+    Some((name.to_lowercase(), SettingInForce { value: value.clone(), kind, is_default, default }))
 }
 
 fn number(value: &str, least: Option<&str>, most: Option<&str>) -> SettingKind {
@@ -89,7 +91,7 @@ fn of_mysql(connection: &mut MySqlConnection) -> Result<All, Error> {
                 _ => number(&value, column(2), column(3)),
             };
             let is_default = column(1) == Some("COMPILED");
-            (name.to_lowercase(), SettingInForce { value, kind, is_default })
+            (name.to_lowercase(), SettingInForce { value, kind, is_default, default: None })
         })
         .collect())
 }
@@ -111,6 +113,7 @@ fn find(option: &str, all: &All, plugins: &[String]) -> Option<SettingInForce> {
     let turned = ["skip_", "disable_"].iter().find_map(|prefix| option.strip_prefix(prefix));
     if let Some(mut found) = turned.and_then(exact).filter(|it| it.kind == SettingKind::Switch) {
         found.value = if found.value == "ON" { "OFF" } else { "ON" }.to_owned();
+        found.default = None;
         return Some(found);
     }
     if option == WITHOUT_VARIABLE || plugins.iter().any(|plugin| plugin == option) {
@@ -130,8 +133,8 @@ mod tests {
     fn all() -> All {
         let row = |name: &str, value: &str, kind: &str, origin: &str, words: Option<&str>| {
             let texts = [name, value, kind, origin].map(|text| Some(text.to_owned()));
-            let range = [Some("0".to_owned()), Some("3".to_owned())];
-            let row = [&texts[..], &range, &[words.map(str::to_owned)]].concat();
+            let numbers = ["1", "0", "3"].map(|text| Some(text.to_owned()));
+            let row = [&texts[..], &numbers, &[words.map(str::to_owned)]].concat();
             mariadb_setting(&row).unwrap()
         };
         vec![
@@ -158,6 +161,10 @@ mod tests {
         let effect = |option: &str, asked: &str| {
             find(option, &all, &["ngram".to_owned()]).map(|one| one.effect(asked))
         };
+        let is_default = |option: &str| find(option, &all, &[]).map(|one| one.equals_default());
+        assert_eq!(is_default("innodb_doublewrite"), Some(true));
+        assert_eq!(is_default("skip_innodb_doublewrite"), Some(false));
+        assert_eq!(is_default("innodb_flush_log_at_trx_commit"), Some(false));
         assert_eq!(effect("innodb_doublewrite", "MAYBE"), Some(Effect::Ignored));
         assert_eq!(effect("loose-innodb-doublewrite", "TRUE"), Some(Effect::AsAsked));
         assert_eq!(effect("skip_innodb_doublewrite", "0"), Some(Effect::AsAsked));

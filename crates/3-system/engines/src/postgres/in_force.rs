@@ -46,12 +46,13 @@ fn read(connection: &mut PostgresConnection) -> Result<All, Error> {
     // `jit` may be on although the library for it is not installed.
     let sql = "SELECT name, CASE WHEN name = 'jit' AND setting = 'on' AND NOT pg_jit_available() \
                THEN 'off' ELSE current_setting(name) END, setting, unit, vartype, \
-               source = 'default', min_val, max_val FROM pg_settings";
+               source = 'default', min_val, max_val, boot_val FROM pg_settings";
     let rows = connection.query(sql)?;
     Ok(rows.iter().filter_map(|row| setting(row)).collect())
 }
 
 fn setting(row: &[Option<String>]) -> Option<(String, SettingInForce)> {
+    let (default, row) = row.split_last()?;
     let [Some(name), Some(value), Some(setting), unit, Some(kind), is_default, least, most] = row
     else {
         return None;
@@ -74,7 +75,8 @@ fn setting(row: &[Option<String>]) -> Option<(String, SettingInForce)> {
         _ => SettingKind::Text,
     };
     let is_default = is_default.as_deref() == Some("t");
-    Some((name.clone(), SettingInForce { value: value.clone(), kind, is_default }))
+    let default = default.clone();
+    Some((name.clone(), SettingInForce { value: value.clone(), kind, is_default, default }))
 }
 
 /// A unit such as `8kB` or `ms`.
@@ -91,15 +93,17 @@ mod tests {
 
     #[test]
     fn settings_are_compared_in_their_units() {
-        let effect = |row: [&str; 8], asked: &str| {
+        let read = |row: [&str; 8], default: &str| {
             let row = row.map(|text| (!text.is_empty()).then(|| text.to_owned()));
-            setting(&row).unwrap().1.effect(asked)
+            setting(&[&row[..], &[Some(default.to_owned())]].concat()).unwrap().1
         };
+        let effect = |row: [&str; 8], asked: &str| read(row, "1").effect(asked);
         let buffers = ["shared_buffers", "8MB", "1024", "8kB", "integer", "f", "16", "1073741823"];
         for asked in ["8MB", "8192kB", "1024", "0.0078125GB"] {
             assert_eq!(effect(buffers, asked), Effect::AsAsked, "{asked}");
         }
         assert_eq!(effect(buffers, "1GB"), Effect::Adjusted);
+        assert!(read(buffers, "1024").equals_default() && !read(buffers, "16384").equals_default());
         let timeout = ["checkpoint_timeout", "30min", "1800", "s", "integer", "f", "30", "86400"];
         assert_eq!(effect(timeout, "1800"), Effect::AsAsked);
         assert_eq!(effect(timeout, "0.5h"), Effect::AsAsked);

@@ -201,6 +201,10 @@ fn server_runs_as_unprivileged_user_and_stops_cleanly() {
             }
         }
     }
+    let defaults = in_force.iter().filter(
+        |one| matches!(&one.state, SettingState::Reported(setting) if setting.default.is_some()),
+    );
+    assert!(defaults.count() > 5, "{in_force:?}");
     let warnings = server.warnings();
     assert!(warnings.iter().any(|line| line.contains("invalid value 'MAYBE'")), "{warnings:?}");
     assert!(socket(&server).as_os_str().len() < 107);

@@ -340,6 +340,10 @@ fn shown_settings_are_applied() {
         };
         assert_eq!(effect, expected, "{reported:?}");
     }
+    let defaults = in_force.iter().filter(
+        |one| matches!(&one.state, SettingState::Reported(setting) if setting.default.is_some()),
+    );
+    assert!(defaults.count() > 5, "{in_force:?}");
     let options = engine.options();
     let value = |name: &str| options.iter().find(|(own, _)| own == name).map(|(_, value)| &**value);
     for (name, expected) in [

@@ -67,6 +67,13 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// The settings that the candidate sets to what is known to be the server's own default.
+    pub fn set_to_default(&self) -> Vec<String> {
+        let equals = |name: &str| self.reported(name).is_some_and(SettingInForce::equals_default);
+        let own = self.plan.own_settings().map(|(name, _)| name);
+        own.filter(|name| equals(name)).map(str::to_owned).collect()
+    }
+
     /// Who has set a value that the candidate itself does not set.
     pub fn whose(&self, name: &str) -> &'static str {
         match self.plan.setting(name) {

@@ -286,6 +286,7 @@ impl Session<'_> {
         let before = record.clone();
         let log = server.started.map_or(&[][..], Instance::server_log);
         note_in_force(record, adjusted, without_effect, log);
+        record.in_force.set_to_default = server.set_to_default();
         if *record != before {
             self.recorder.results.update_candidate(number, record)?;
         }
