@@ -37,6 +37,11 @@ impl<'a> Settings<'a> {
         self.plan.own_settings().find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
+    /// The candidate's settings that its server ignores without a message if it does not know them.
+    pub fn unchecked(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.plan.own_settings().filter(|(name, _)| !is_checked_at_start(name))
+    }
+
     fn state(&self, name: &str) -> Option<&'a SettingState> {
         let mut reported = self.started?.in_force().iter();
         Some(&reported.find(|one| one.name == name)?.state)
@@ -124,7 +129,7 @@ impl<'a> Settings<'a> {
                     )),
                 },
                 Some(SettingState::Unknown(near)) if is_own => {
-                    let is_checked_at_start = !name.starts_with("loose_") && !name.contains('.');
+                    let is_checked_at_start = is_checked_at_start(name);
                     let why = match near {
                         // An option without a variable, perhaps one that a later version removes.
                         _ if is_checked_at_start
@@ -144,6 +149,11 @@ impl<'a> Settings<'a> {
         }
         (refused, adjusted)
     }
+}
+
+/// Whether a server that does not know a setting of this name refuses to start.
+fn is_checked_at_start(name: &str) -> bool {
+    !name.starts_with("loose_") && !name.contains('.')
 }
 
 /// Ends the run if a setting of a candidate is not in force. The control has the settings of the baseline.

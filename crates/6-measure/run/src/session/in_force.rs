@@ -8,6 +8,7 @@ use dbdyno_engines::in_force::Effect;
 use dbdyno_results::{AdjustedSetting, CandidateRecord, Role, StateSnapshotRecord, Warning};
 use dbdyno_spec::experiment::{Candidate, PrivateServer, System};
 use dbdyno_units::{Bytes, grouped};
+use dbdyno_worker::WorkerError;
 
 use crate::candidates::ResolvedCandidate;
 use crate::error::RunError;
@@ -241,6 +242,21 @@ fn note_in_force(
     record.in_force.server_log = log.to_vec();
 }
 
+/// Starts a candidate without data and stops it again. Also returns why it did not start.
+fn start_without_data(
+    context: &RunContext<'_>,
+    candidate: &ResolvedCandidate,
+) -> Result<(Instance, Result<(), WorkerError>), RunError> {
+    let location = context.data_location(candidate, ".settings");
+    location.remove()?;
+    data::initialise_server(candidate, &location)?;
+    let mut instance = Instance::at(candidate.clone(), location.clone());
+    let opened = instance.open(context, 1, true);
+    instance.stop();
+    location.remove()?;
+    Ok((instance, opened))
+}
+
 impl Session<'_> {
     /// Checks the settings in force of instances that have started, before anything is measured, and stores what the
     /// servers made of them.
@@ -312,6 +328,38 @@ impl Session<'_> {
         if warnings.is_empty() { Ok(()) } else { self.warn(warnings) }
     }
 
+    /// Starts a server without data for candidates with settings that are known only from what it reports: all data
+    /// would be loaded before the last candidate of its kind starts.
+    pub(super) fn check_settings_before_loading(
+        &self,
+        context: &RunContext<'_>,
+        candidates: &[ResolvedCandidate],
+    ) -> Result<(), RunError> {
+        if self.state.has_measured() {
+            return Ok(());
+        }
+        let mut checked = Vec::new();
+        for candidate in candidates.iter().filter(|one| one.role != Role::Control) {
+            let Some(settings) = Settings::of(candidate, None) else { continue };
+            let program = (&settings.plan.installation().sha256, settings.plan.engine());
+            let unchecked = settings.unchecked().map(|setting| (program, setting));
+            let unchecked: Vec<_> = unchecked.filter(|one| !checked.contains(one)).collect();
+            if unchecked.is_empty() {
+                continue;
+            }
+            checked.extend(unchecked);
+            self.recorder.check_cancelled()?;
+            self.recorder.stage(format!("checking settings of {}", candidate.name));
+            let (instance, opened) = start_without_data(context, candidate)?;
+            // One that does not start fails again when it is measured, and the others are measured.
+            if opened.is_ok() {
+                let settings = Settings::of(candidate, Some(&instance));
+                refuse_ignored(&settings.into_iter().collect::<Vec<_>>())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Starts a server without data for each candidate that sets something, and for the baseline: in an insert
     /// benchmark one candidate is measured for hours before the next one starts.
     pub(super) fn check_settings_before_inserts(
@@ -330,13 +378,7 @@ impl Session<'_> {
         self.recorder.stage("checking settings");
         let mut instances = Vec::new();
         for candidate in candidates.iter().filter(|one| sets(one) || one.role == Role::Baseline) {
-            let location = context.data_location(candidate, ".settings");
-            location.remove()?;
-            data::initialise_server(candidate, &location)?;
-            let mut instance = Instance::at(candidate.clone(), location.clone());
-            let opened = instance.open(context, 1, true);
-            instance.stop();
-            location.remove()?;
+            let (instance, opened) = start_without_data(context, candidate)?;
             opened.map_err(|error| {
                 RunError::Other(format!("candidate {}: {error}", candidate.name))
             })?;

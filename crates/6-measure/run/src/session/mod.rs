@@ -271,6 +271,7 @@ impl<'a> Session<'a> {
         let experiment = self.experiment;
         self.loading_began = clock::monotonic();
         if experiment.insert_benchmark.is_none() {
+            self.check_settings_before_loading(context, &candidates)?;
             self.prepare_data(context, &candidates)?;
         }
         self.recorder.check_cancelled()?;
