@@ -72,6 +72,9 @@ pub enum RunError {
         /// Whether its source may be the reason.
         may_be_of_source: bool,
     },
+    /// Settings of candidates are not in force, or distinguish nothing; nothing was measured.
+    #[error("{0}")]
+    Settings(String),
     /// Statements of microbenchmarks cannot be prepared; nothing was measured.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Statements(Vec<StatementProblem>),
@@ -92,7 +95,9 @@ impl RunError {
 
     /// The error with the lines of the option files that have the settings it names.
     pub(crate) fn with_places(mut self, experiment: &Experiment) -> Self {
-        if let Self::Candidate { message, .. } | Self::Other(message) = &mut self {
+        if let Self::Candidate { message, .. } | Self::Other(message) | Self::Settings(message) =
+            &mut self
+        {
             let systems = experiment.candidates.iter().map(|candidate| &candidate.system);
             add_places(message, systems);
         }

@@ -164,5 +164,5 @@ pub(crate) fn refuse_ignored(servers: &[Settings<'_>]) -> Result<(), RunError> {
         return Ok(());
     }
     refused.push("nothing was measured: correct the values, or remove the settings".to_owned());
-    Err(RunError::Other(refused.join("\n")))
+    Err(RunError::Settings(refused.join("\n")))
 }

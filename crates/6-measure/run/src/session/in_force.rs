@@ -155,7 +155,7 @@ fn same_effects(servers: &[Settings<'_>], compared: usize) -> Result<Vec<Warning
     if compared > 0 && same.iter().filter(|one| one.is_all).count() == compared {
         let all = warnings.iter().map(|one| format!("{}; {}", one.what, one.advice));
         let all: Vec<String> = all.collect();
-        return Err(RunError::Other(format!("nothing to compare: {}", all.join("\n"))));
+        return Err(RunError::Settings(format!("nothing to compare: {}", all.join("\n"))));
     }
     Ok(warnings)
 }

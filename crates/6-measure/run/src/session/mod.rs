@@ -201,6 +201,12 @@ impl<'a> Session<'a> {
                 self.recorder.results.set_may_have_schemas(false)?;
             }
         }
+        let is_refused = matches!(end, Err(RunError::Settings(_) | RunError::Statements(_)));
+        if is_refused && !self.state.has_measured() && !options.keep_data {
+            // Only another experiment can help, whose run loads its own. What cannot be removed is reported.
+            let _ = context.local.as_ref().map(|local| local.remove_all());
+            let _ = data::remove(self.recorder.results.directory());
+        }
         let text = || self.recorder.results.reader().and_then(|run| run.experiment_text());
         let end = end.map_err(|error| with_lines(error, &text().unwrap_or_default()));
         if let MeasurementEnd::Incomplete = end? {

@@ -570,6 +570,22 @@ fn ignored_setting_is_refused_before_data_is_loaded() {
 }
 
 #[test]
+fn misspelt_loose_option_is_found_before_data_is_loaded_and_no_useless_data_stays() {
+    for (setting, message, is_loaded) in [
+        ("loose-inodb-io-capacity", "did you mean `innodb_io_capacity`?", false),
+        ("innodb_flush_log_at_trx_commit", "asked 7 → in force 3 (valid: 0 to 3)", true),
+    ] {
+        let test = TestDir::new();
+        let odd = format!("system = \"mariadb\"\nconfiguration = {{ {setting} = 7 }}");
+        let servers = Servers { candidates: &[INNODB, ("odd", &odd)], ..Servers::default() };
+        let finished = servers.run(&test, &[]);
+        finished.assert_code(1).assert_prints(message);
+        assert_eq!(finished.all().contains(" rows with innodb"), is_loaded, "{}", finished.all());
+        assert!(!test.out().join("data").exists(), "{}", finished.all());
+    }
+}
+
+#[test]
 fn setting_with_the_value_of_dbdynos_defaults_is_nothing_to_compare() {
     let test = TestDir::new();
     let candidates =
