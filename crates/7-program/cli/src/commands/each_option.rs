@@ -13,7 +13,9 @@ use std::sync::atomic::AtomicBool;
 use dbdyno_report::model::Report;
 use dbdyno_report::{OptionEffect, option_effects};
 use dbdyno_results::{RunReader, Warning};
-use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, start_run};
+use dbdyno_run::{
+    Options, Outcome, RunError, RunEvent, RunPlan, TimeRange, continue_run, start_run,
+};
 use dbdyno_spec::compare::{Difference, OptionWords, option_words};
 
 use crate::commands::compare::{Comparison, installed};
@@ -109,6 +111,9 @@ impl Search<'_> {
     fn run(&self) -> Result<Option<Found>, CliError> {
         let mut found = Found::default();
         let every: Group = (0..self.words.differences.len()).collect();
+        if !self.directory.join("screening-1").exists() {
+            self.announce(&every)?;
+        }
         let mut pending = divide(&every);
         let mut candidates: Vec<Group> = Vec::new();
         for number in 1.. {
@@ -158,6 +163,45 @@ impl Search<'_> {
         Ok(Some(found))
     }
 
+    /// Prints how long everything takes: if nothing counts, and if each setting does.
+    fn announce(&self, every: &[usize]) -> Result<(), CliError> {
+        let time = |groups: &[Group], is_screening| -> Result<TimeRange, CliError> {
+            let plan = RunPlan::of(&self.describe(groups, is_screening)?.experiment);
+            Ok(plan.time.map(|time| time.total()).unwrap_or_default())
+        };
+        let alone: Vec<Group> = every.iter().take(MOST).map(|setting| vec![*setting]).collect();
+        let (screening, run) = (time(&divide(every), true)?, time(&alone, false)?);
+        let (screenings, runs) = (most_screenings(every), every.len().div_ceil(MOST) as u64);
+        let most = screening.most.times(screenings) + run.most.times(runs);
+        let all = TimeRange { least: screening.least, most };
+        let screenings = match screenings {
+            1 => "a screening".to_owned(),
+            most => format!("1 to {most} screenings"),
+        };
+        let runs = match runs {
+            1 => "a longer run".to_owned(),
+            most => format!("up to {most} longer runs"),
+        };
+        output::note(&format!(
+            "about {all} in all: {screenings}, then {runs} of the settings that may count"
+        ));
+        Ok(())
+    }
+
+    /// The experiment with all settings, none of them, and all without each group.
+    fn describe(
+        &self,
+        groups: &[Group],
+        is_screening: bool,
+    ) -> Result<dbdyno_spec::compare::Comparison, CliError> {
+        let every: Group = (0..self.words.differences.len()).collect();
+        let mut candidates =
+            vec![self.words.word(ALL, &[]), self.words.word(self.baseline, &every)];
+        candidates.extend(groups.iter().map(|group| self.words.word(&self.name_of(group), group)));
+        let time = if is_screening { &self.screening } else { &self.measuring };
+        self.comparison.describe(&candidates, time.as_deref(), is_screening)
+    }
+
     /// Measures all settings, none of them, and all without each group. `None` if the user stopped it.
     fn measure(
         &self,
@@ -165,12 +209,7 @@ impl Search<'_> {
         groups: &[Group],
         is_screening: bool,
     ) -> Result<Option<Report>, CliError> {
-        let every: Group = (0..self.words.differences.len()).collect();
-        let mut candidates =
-            vec![self.words.word(ALL, &[]), self.words.word(self.baseline, &every)];
-        candidates.extend(groups.iter().map(|group| self.words.word(&self.name_of(group), group)));
-        let time = if is_screening { &self.screening } else { &self.measuring };
-        let described = self.comparison.describe(&candidates, time.as_deref(), is_screening)?;
+        let described = self.describe(groups, is_screening)?;
         let settings: usize = groups.iter().map(Vec::len).sum();
         let what = match (is_screening, settings == groups.len()) {
             (true, true) => format!("screening: {settings} settings, each left out once"),
@@ -280,6 +319,17 @@ fn divide(group: &[usize]) -> Vec<Group> {
     group.chunks(group.len().div_ceil(MOST).max(1)).map(<[usize]>::to_vec).collect()
 }
 
+/// The number of screenings if each setting makes a difference.
+fn most_screenings(settings: &[usize]) -> u64 {
+    let (mut pending, mut count) = (divide(settings), 0);
+    while !pending.is_empty() {
+        let groups: Vec<Group> = pending.drain(..pending.len().min(MOST)).collect();
+        pending.extend(groups.iter().filter(|group| group.len() > 1).flat_map(|one| divide(one)));
+        count += 1;
+    }
+    count
+}
+
 /// Continues the run with this experiment if it is in the directory, else starts it.
 fn start_or_continue(
     directory: &Path,
@@ -376,6 +426,8 @@ mod tests {
             assert!(groups.len() <= MOST, "{count}");
             assert_eq!(groups.concat(), numbers(count));
         }
+        // 4 groups, then 8 settings; 6 groups, 30, then 60 settings.
+        assert_eq!([1, 6, 8, 60].map(|count| most_screenings(&numbers(count))), [1, 1, 3, 16]);
     }
 
     #[test]
