@@ -51,7 +51,7 @@ impl Session<'_> {
         self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)?;
         self.check_statements(&mut instances)?;
         self.starts.add(clock::monotonic() - starting, 1);
-        self.report_if_longer();
+        self.report_if_longer(&cases(self.experiment));
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
         let states = self.store_state_snapshots(&mut instances, "at the start of the session")?;
@@ -181,6 +181,7 @@ impl Session<'_> {
                     }
                 }
                 self.store_elapsed()?;
+                self.report_if_longer(all);
             }
             let restarts = self.recorder.restarts() - restarts;
             if restarts > 0 {
@@ -319,12 +320,13 @@ impl Session<'_> {
         time_left(experiment, all, start, left, |index| relative_time(histories, index))
     }
 
-    /// Reports the time that is left if loading and starting show that the run takes much longer than was planned.
-    fn report_if_longer(&self) {
-        let Some(planned) = self.planned else { return };
-        let left = self.time_left(&cases(self.experiment), &[]);
-        let most = left.total().most + (clock::monotonic() - self.loading_began);
-        if most.as_secs_f64() > MUCH_LONGER * planned.total().most.as_secs_f64() {
+    /// Reports the time that is left if, by what was measured so far, the run takes much longer than was reported.
+    fn report_if_longer(&mut self, all: &[MicrobenchmarkCase]) {
+        let Some(reported) = self.planned else { return };
+        let left = self.time_left(all, &[]);
+        let now = TimeEstimate { loading: clock::monotonic() - self.loading_began, ..left };
+        if now.total().most.as_secs_f64() > MUCH_LONGER * reported.total().most.as_secs_f64() {
+            self.planned = Some(now);
             self.recorder.report(RunEvent::Longer(&left));
         }
     }

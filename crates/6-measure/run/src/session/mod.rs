@@ -136,7 +136,7 @@ struct Session<'a> {
     /// Whether the data of earlier sessions must not be used.
     needs_new_data: bool,
     started: Nanos,
-    /// How long the session was estimated to take; `None` if this is unknown.
+    /// How long the session takes by the last reported estimate; `None` if this is unknown.
     planned: Option<TimeEstimate>,
     /// How many times as long everything takes because of what others run on this machine, by an estimate.
     contention: f64,

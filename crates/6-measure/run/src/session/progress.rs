@@ -17,8 +17,7 @@ pub enum RunEvent<'a> {
     Restart(&'static str),
     /// The estimated time of the run, before it starts.
     Planned(&'a TimeEstimate),
-    /// The instances were started for the first time. What is left by what was measured so far takes much longer than
-    /// was planned.
+    /// By what was measured so far, the run takes much longer than was reported: what is left.
     Longer(&'a TimeEstimate),
     /// A step of a bisect starts or has ended.
     BisectStep(String),

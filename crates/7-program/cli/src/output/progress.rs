@@ -71,9 +71,9 @@ impl Display {
             }
             RunEvent::BisectStep(line) => self.line(line),
             RunEvent::Planned(planned) if self.announces => self.line(&planned.to_string()),
-            RunEvent::Longer(left) if self.announces => self.line(&format!(
-                "loading and starting takes longer than is typical; left in all: {left}"
-            )),
+            RunEvent::Longer(left) if self.announces => {
+                self.line(&format!("the run takes longer than was estimated; left in all: {left}"))
+            }
             RunEvent::Planned(_) | RunEvent::Longer(_) => {}
             RunEvent::Microbenchmark { number, of, name, passes } => {
                 self.status(format!("[{number}/{of}] {name}{}: warming up", pass(*passes)));
