@@ -660,11 +660,15 @@ pub(crate) fn conclusions(report: &Report, grouping: Grouping) -> Vec<(String, V
     results.iter().map(|result| (sentence(report, result, grouping), verdict(result))).collect()
 }
 
+/// The group of user-defined microbenchmarks that name none.
+const OWN: &str = "own";
+
 fn sentence(report: &Report, result: &KeyResult<'_>, grouping: Grouping) -> String {
+    let group = if result.group == OWN { "the user-defined microbenchmarks" } else { result.group };
     let mut on = match (microbenchmark(report, result, grouping), &result.finding.part) {
         (Some(name), _) => name.to_owned(),
-        (None, Some(part)) => format!("{part} of {}", result.group),
-        (None, None) => result.group.to_owned(),
+        (None, Some(part)) => format!("{part} of {group}"),
+        (None, None) => group.to_owned(),
     };
     if report.is_sweep() {
         on = format!("{on} with {}", clients(result.clients));

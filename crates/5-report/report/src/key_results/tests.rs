@@ -421,8 +421,10 @@ fn median_of_unlike_queries_is_not_their_headline() {
     );
     assert_eq!(
         answers(&unlike),
-        ["rel is 17% to 85.5% slower than rel_withdbg on own, depending on the microbenchmark \
-          (median 47.1%)"]
+        [
+            "rel is 17% to 85.5% slower than rel_withdbg on the user-defined microbenchmarks, depending \
+          on the microbenchmark (median 47.1%)"
+        ]
     );
     let faster = own_queries(&[[6.8, 6.9, 7.0], [1.78, 1.8, 1.82], [1.18, 1.2, 1.22]]);
     assert_eq!(
@@ -477,7 +479,9 @@ fn microbenchmarks_that_are_too_noisy_are_not_called_equal() {
     );
     assert_eq!(
         answers(&most),
-        ["too noisy to tell whether rel or rel_withdbg is faster on own: QPS (55% less to 80% \
-          more)"]
+        [
+            "too noisy to tell whether rel or rel_withdbg is faster on the user-defined microbenchmarks: \
+          QPS (55% less to 80% more)"
+        ]
     );
 }
