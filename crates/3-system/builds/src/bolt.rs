@@ -9,7 +9,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -489,9 +488,8 @@ impl Trial<'_> {
             fs::write(folder.join(ALONE), as_patterns(&left_alone)).map_err(making)?;
             let log = File::create(&log_file).map_err(making)?;
             let mut command = clean_command(&bolt.path);
-            command.args(arguments).process_group(0);
-            command.stdout(log.try_clone().map_err(making)?).stderr(log);
-            let running = Running::new(command.spawn().map_err(making)?);
+            command.args(arguments).stdout(log.try_clone().map_err(making)?).stderr(log);
+            let running = Running::start(command).map_err(making)?;
             let Some(status) = wait(running, cancel, || {}).map_err(making)? else {
                 return Ok(None);
             };

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use dbdyno_machine::{die_with_parent, remove_secrets};
+use dbdyno_machine::{die_with_parent, has_exited, remove_secrets};
 use dbdyno_units::shell_quoted;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -151,7 +151,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) cancel: &'a AtomicBool,
 }
 
-/// Runs a step and calls `watch` periodically. `None` if it was cancelled; the program is killed.
+/// Runs a step and calls `watch` periodically. `None` if it was cancelled; the program is ended.
 pub(crate) fn run_step(
     step: &Step,
     around: &Surroundings<'_>,
@@ -165,20 +165,8 @@ pub(crate) fn run_step(
         .env("TMPDIR", around.temp_dir)
         .stdin(around.lock.as_stdin()?)
         .stdout(around.log.try_clone()?)
-        .stderr(around.log.try_clone()?)
-        // A separate process group, because a compiler consists of several processes that must all
-        // be killed together. It also means that Ctrl-C in a terminal reaches only dbdyno, which
-        // decides what to do.
-        .process_group(0);
-    end_with_dbdyno(&mut command);
-    wait(Running::new(command.spawn()?), around.cancel, watch)
-}
-
-/// Has the kernel kill a program if dbdyno is killed. A build tool then starts no further compilers.
-fn end_with_dbdyno(command: &mut Command) {
-    let parent = std::process::id();
-    // SAFETY: `die_with_parent` is async-signal-safe.
-    unsafe { command.pre_exec(move || die_with_parent(Signal::KILL, parent)) };
+        .stderr(around.log.try_clone()?);
+    wait(Running::start(command)?, around.cancel, watch)
 }
 
 /// Waits until a program that leads a process group exits. `None` if cancelled.
@@ -200,16 +188,26 @@ pub(crate) fn wait(
     }
 }
 
-/// A program that leads a process group. Kills the group when dropped.
+/// How long a program may take to end the processes that it has started, which it has to wait for.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// A program that leads a process group. Ends the group when dropped.
 pub(crate) struct Running {
     child: Child,
     ended: bool,
 }
 
 impl Running {
-    /// The child must lead its own process group.
-    pub(crate) const fn new(child: Child) -> Self {
-        Self { child, ended: false }
+    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        let parent = std::process::id();
+        // A separate process group, because a compiler consists of several processes that must all
+        // end together. It also means that Ctrl-C in a terminal reaches only dbdyno, which decides
+        // what to do.
+        command.process_group(0);
+        // If dbdyno is killed, a build tool starts no further compilers, and ends those that run.
+        // SAFETY: `die_with_parent` is async-signal-safe.
+        unsafe { command.pre_exec(move || die_with_parent(Signal::TERM, parent)) };
+        Ok(Self { child: command.spawn()?, ended: false })
     }
 
     fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
@@ -226,7 +224,14 @@ impl Drop for Running {
         }
         // The group was created by process_group(0). The child was not waited for yet, so its id
         // has not been reused.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let group = Pid::from_child(&self.child);
+        // ninja gives each compiler a group of its own, and ends them only if it is not killed.
+        let _ = kill_process_group(group, Signal::TERM);
+        let start = Instant::now();
+        while !has_exited(&self.child) && start.elapsed() < ENDING {
+            thread::sleep(PERIOD);
+        }
+        let _ = kill_process_group(group, Signal::KILL);
         // It is being killed, so this returns soon. An error needs no handling.
         let _ = self.child.wait();
     }
@@ -263,6 +268,31 @@ mod tests {
                 |(known, value): (&OsStr, Option<&OsStr>)| known == name && value.is_none();
             assert!(command.get_envs().any(removed), "{name}");
         }
+    }
+
+    #[test]
+    fn compilers_in_process_groups_of_their_own_are_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        // As ninja does.
+        let script =
+            "trap 'kill $!; exit' TERM; setsid sleep 600 & echo $! > new; mv new pid; wait";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(dir.path());
+        let running = Running::start(command).unwrap();
+        let start = Instant::now();
+        let wait_while = |is_waiting: &dyn Fn() -> bool| {
+            while is_waiting() {
+                assert!(start.elapsed() < Duration::from_secs(30));
+                thread::sleep(PERIOD);
+            }
+        };
+        let file = dir.path().join("pid");
+        wait_while(&|| !file.exists());
+        let pid = std::fs::read_to_string(&file).unwrap();
+        drop(running);
+        let stat = format!("/proc/{}/stat", pid.trim());
+        let stat = || std::fs::read_to_string(&stat);
+        wait_while(&|| stat().is_ok_and(|stat| !stat.contains(") Z")));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -118,7 +117,7 @@ impl Fetching<'_> {
             command.args(args).current_dir(dir).env("GIT_TERMINAL_PROMPT", "0");
             command.env("DEBIAN_FRONTEND", "noninteractive");
             command.stdin(self.lock.as_stdin()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
-            Ok(Running::new(command.process_group(0).spawn()?))
+            Running::start(command)
         };
         let running = start().map_err(|error| tool.cannot_start(doing, &error))?;
         let status = wait(running, self.cancel, || {})

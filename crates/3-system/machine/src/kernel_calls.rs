@@ -3,9 +3,13 @@
 use std::io;
 use std::num::NonZeroU64;
 use std::path::Path;
+use std::process::Child;
 
 use dbdyno_units::Bytes;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getppid, set_parent_process_death_signal, waitid,
+};
 
 /// Has the kernel send `signal` to the calling process when the thread that started it ends.
 ///
@@ -19,7 +23,19 @@ pub fn die_with_parent(signal: Signal, parent: u32) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))?;
     let is_child =
         getppid().is_some_and(|pid| pid.as_raw_nonzero().get().cast_unsigned() == parent);
-    if is_child { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
+    if is_child { Ok(()) } else { Err(Errno::SRCH.into()) }
+}
+
+/// Whether a child has exited, without releasing its id as [`Child::try_wait`] does.
+pub fn has_exited(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    loop {
+        match waitid(WaitId::Pid(Pid::from_child(child)), options) {
+            Err(Errno::INTR) => {}
+            Ok(status) => return status.is_some(),
+            Err(_) => return true,
+        }
+    }
 }
 
 /// Lets sleeps of the calling thread end on time; by default the kernel may add up to 50 µs.

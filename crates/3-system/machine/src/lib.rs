@@ -46,7 +46,7 @@ pub use environment::{default_cache_path, remove_secrets};
 pub use facts::{Activity, HostFacts, total_memory};
 pub use fs_root::FsRoot;
 pub use idle_preventer::{IdlePreventer, IdlePreventerError};
-pub use kernel_calls::{FileSystemSpace, die_with_parent, set_minimal_timer_slack};
+pub use kernel_calls::{FileSystemSpace, die_with_parent, has_exited, set_minimal_timer_slack};
 pub use listener::{TcpListener, listener, tcp_listener};
 pub use power::{NoPower, Power, PowerReading};
 pub use proc_stat::{ProcStat, ProcessIdentity};

@@ -10,13 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use dbdyno_machine::{CpuMask, CpuSet, FileSystemSpace, Signal, die_with_parent};
+use dbdyno_machine::{CpuMask, CpuSet, FileSystemSpace, Signal, die_with_parent, has_exited};
 use dbdyno_units::{Bytes, visible};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use rustix::process::{
-    Pid, WaitId, WaitIdOptions, kill_process, kill_process_group, umask, waitid,
-};
+use rustix::process::{Pid, kill_process, kill_process_group, umask};
 
 use super::error::system;
 use super::process::{POLL_INTERVAL, ServerProcess};
@@ -150,7 +147,7 @@ impl ChildGuard {
 
     /// The child's exit status, if it has exited; its descendants are killed then.
     pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
-        if self.status.is_none() && self.has_exited() {
+        if self.status.is_none() && has_exited(&self.child) {
             self.kill();
         }
         self.status
@@ -175,18 +172,6 @@ impl ChildGuard {
         if let Some(process) = &self.process {
             // If one cannot be killed, the next start finds the data locked.
             let _ = process.kill_all(&self.data);
-        }
-    }
-
-    /// Whether the child has exited, without releasing its id as `Child::try_wait` does.
-    fn has_exited(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        loop {
-            match waitid(WaitId::Pid(Pid::from_child(&self.child)), options) {
-                Err(Errno::INTR) => {}
-                Ok(status) => return status.is_some(),
-                Err(_) => return true,
-            }
         }
     }
 }
