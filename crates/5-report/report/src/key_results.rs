@@ -529,10 +529,15 @@ pub(crate) fn change(ratio: Ratio) -> String {
 /// A difference with its interval, if that is known: `2.1% more QPS (1.8% to 2.5%)`; from twice the
 /// baseline's `2.31 times the QPS (2.20 to 2.40)`.
 pub(crate) fn sized(ratio: Ratio, interval: Option<(Ratio, Ratio)>, what: &str) -> String {
-    let ends = interval.unwrap_or((ratio, ratio));
-    let ([middle, least, most], word) = in_words(ratio, [ratio], ends, QUANTITY);
-    let interval = interval.map_or_else(String::new, |_| format!(" ({least} to {most})"));
-    format!("{middle} {word} {what}{interval}")
+    let ([middle], word) = in_words(ratio, [ratio], (ratio, ratio), QUANTITY);
+    let interval = interval.map(|interval| format!(" ({})", ends_in_words(ratio, interval)));
+    format!("{middle} {word} {what}{}", interval.unwrap_or_default())
+}
+
+/// The ends of a difference's interval, the one nearer to 1 first: `1.8% to 2.5%`.
+pub(crate) fn ends_in_words(ratio: Ratio, interval: (Ratio, Ratio)) -> String {
+    let ([_, least, most], _) = in_words(ratio, [ratio], interval, QUANTITY);
+    format!("{least} to {most}")
 }
 
 /// Words for more, for less, and for a multiple.

@@ -4,7 +4,7 @@
 //! the most detailed arrangement that fits the width, which depends on the width of all tables.
 
 use dbdyno_text::{
-    Fact, Facts, break_name, cut, left, plain, right, terminal, width, wrap, write_blocks,
+    Fact, Facts, Tone, break_name, cut, left, plain, right, terminal, width, wrap, write_blocks,
 };
 use dbdyno_units::Qps;
 
@@ -16,6 +16,7 @@ use crate::model::{
     Row, RunStatus, Verdict,
 };
 use crate::sections::builds::{builds, flags};
+use crate::sections::inserts::Extent;
 use crate::sections::key_results::{key_results as key_results_section, summaries};
 use crate::sections::operations::{Part, counters, operations};
 use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
@@ -127,17 +128,42 @@ const SCREEN: usize = 23;
 /// The answer to a question in one line, on one screen of 80 columns: a sentence per result, then what
 /// a reader must know about it, then where the rest is. `None` without results.
 pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
-    let whole = [4, 2].into_iter().find_map(|times| {
-        let (text, is_whole) = screen(report, options, times)?;
-        is_whole.then_some(text)
-    });
-    whole.or_else(|| Some(screen(report, options, 1)?.0))
+    let mut last = None;
+    for (extent, times) in EXTENTS {
+        let (text, is_whole) = screen(report, options, extent, times)?;
+        last = Some(text);
+        if is_whole {
+            break;
+        }
+    }
+    last
 }
 
-/// The answer with texts of at most so many times the least number of lines, and whether it fits and has all results.
-fn screen(report: &Report, options: &TerminalOptions, times: usize) -> Option<(String, bool)> {
+/// How much an answer says, the most first: of an insert benchmark, and how many times the least number of
+/// lines a text has at most.
+const EXTENTS: [(Extent, usize); 5] = [
+    (Extent::Steps, 4),
+    (Extent::Steps, 2),
+    (Extent::Costs, 2),
+    (Extent::Rates, 2),
+    (Extent::Rates, 1),
+];
+
+/// The answer of this extent, and whether it fits and has all results.
+fn screen(
+    report: &Report,
+    options: &TerminalOptions,
+    extent: Extent,
+    times: usize,
+) -> Option<(String, bool)> {
     let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
-    let sentences = conclusions(report, grouping);
+    let sentences: Vec<(String, Tone)> = match &report.insert {
+        Some(insert) => inserts::conclusions(insert, &report.baseline, extent),
+        None => {
+            let all = conclusions(report, grouping).into_iter();
+            all.map(|(sentence, verdict)| (sentence, verdict.tone())).collect()
+        }
+    };
     if sentences.is_empty() {
         return None;
     }
@@ -181,12 +207,22 @@ fn screen(report: &Report, options: &TerminalOptions, times: usize) -> Option<(S
     several("differs", differing.collect(), 2, 1);
     several("flags", flags(report), 2, 1);
     several("SQL", largest_differences(report), 2, 2);
-    several("noise", vec![words::noise_floor(report)], 1, 1);
+    match &report.insert {
+        Some(insert) => {
+            several("rates", inserts::rates(insert).into_iter().collect(), 1, 1);
+            several("longest", inserts::longest(insert).into_iter().collect(), 1, 1);
+        }
+        None => several("noise", vec![words::noise_floor(report)], 1, 1),
+    }
     let measured = report.times().map(|(measuring, elapsed)| match elapsed {
         Some(elapsed) => format!("; measured {measuring}, elapsed {elapsed}"),
         None => format!("; measured {measuring}"),
     });
-    let workload = words::workload(report).map(|workload| workload + &measured.unwrap_or_default());
+    let workload = match &report.insert {
+        Some(insert) => Some(words::insert_benchmark(insert).trim_end_matches('.').to_owned()),
+        None => words::workload(report),
+    };
+    let workload = workload.map(|workload| workload + &measured.unwrap_or_default());
     several("data", workload.into_iter().collect(), 1, 1);
     let results = key_results::of(report, grouping);
     let longer = key_results::command(&report.directory, &results);
@@ -216,8 +252,9 @@ fn screen(report: &Report, options: &TerminalOptions, times: usize) -> Option<(S
     let room = SCREEN.saturating_sub(below.len() + 3).max(2);
     let mut above: Vec<String> = Vec::new();
     let mut has_all = true;
-    for (number, (sentence, verdict)) in sentences.iter().enumerate() {
+    for (number, (sentence, tone)) in sentences.iter().enumerate() {
         let lines = wrapped(sentence, 2, 3);
+        has_all &= lines.last().is_none_or(|line| !line.ends_with(" …"));
         let left = sentences.len() - number;
         let reserved = usize::from(left > 1);
         if above.len() + lines.len() + reserved > room && number > 0 {
@@ -228,7 +265,7 @@ fn screen(report: &Report, options: &TerminalOptions, times: usize) -> Option<(S
         }
         for (index, line) in lines.into_iter().enumerate() {
             let indent = if index == 0 { "" } else { "  " };
-            above.push(format!("{indent}{}", paint.tone(verdict.tone(), &line)));
+            above.push(format!("{indent}{}", paint.tone(*tone, &line)));
         }
     }
     let fits = has_all && above.len() + below.len() + 3 <= SCREEN;

@@ -126,8 +126,9 @@ pub(crate) fn insert_definitions(report: &InsertReport) -> String {
         "Reads and writes are totals of the device, from all processes, so they have no verdict. Response times of inserts \
          are measured from the scheduled time, service times from the time of sending. A \
          stall of inserts or queries is a second with less than {} of their median throughput in the \
-         step. Colours mark differences that the repeats show with certainty (95%). A rate is \
-         sustained if at least {} of it was reached.",
+         step. Colours mark differences that the repeats show with certainty (95%), not in steps \
+         under 10 s. A rate is sustained if at least {} of it was reached. A candidate waited while it did \
+         not use the CPUs that its clients could keep busy: for storage, locks or clients.",
         report.stall, report.sustained
     )
 }

@@ -24,15 +24,16 @@ pub(crate) fn assemble(
     plan: &InsertPlanRecord,
     candidates: &[CandidateRecord],
 ) -> Result<(InsertReport, bool), ResultsError> {
-    assemble_steps(plan, &run.insert_steps()?, |id| run.insert_seconds(id), candidates)
+    let cpus = run.sessions()?.iter().filter_map(|session| session.system_cpus).min();
+    assemble_steps(plan, &run.insert_steps()?, |id| run.insert_seconds(id), (candidates, cpus))
 }
 
-/// The report of these steps. `seconds` gets the ID of a step.
+/// The report of these steps. `seconds` gets the ID of a step; the systems under test have this many CPUs.
 pub(crate) fn assemble_steps(
     plan: &InsertPlanRecord,
     rows: &[InsertStepRecord],
     seconds: impl Fn(i64) -> Result<Vec<Second>, ResultsError>,
-    candidates: &[CandidateRecord],
+    (candidates, system_cpus): (&[CandidateRecord], Option<u32>),
 ) -> Result<(InsertReport, bool), ResultsError> {
     let done: Vec<&InsertStepRecord> = rows.iter().filter(|row| row.measured.is_some()).collect();
     let wanted = plan.steps.len() * candidates.len() * plan.repeats as usize;
@@ -53,6 +54,10 @@ pub(crate) fn assemble_steps(
         order: (0..plan.repeats).map(|repeat| order(repeat, rows, candidates)).collect(),
         stall: plan.stall,
         sustained: plan.sustained,
+        busy_cpus: match plan.clients {
+            1 => Some(1),
+            clients => system_cpus.map(|cpus| cpus.min(clients)),
+        },
         steps,
     };
     Ok((report, complete))

@@ -32,6 +32,10 @@ pub struct InsertReport {
     pub stall: Share,
     /// A step below this share of its rate did not sustain it.
     pub sustained: Share,
+    /// CPUs that the clients can keep busy: one each, at most those of the systems under test. `None` if
+    /// these are unknown and there are several clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_cpus: Option<u32>,
     /// The steps that at least one candidate finished, in order.
     pub steps: Vec<StepReport>,
 }

@@ -378,7 +378,7 @@ pub fn inserts() -> Report {
         }
     }
     let seconds = |id: i64| Ok(all_seconds[id as usize].clone());
-    let assembled = assemble_steps(&plan, &rows, seconds, &report.candidates);
+    let assembled = assemble_steps(&plan, &rows, seconds, (&report.candidates, Some(1)));
     report.insert = Some(assembled.expect("no file is read").0);
     report
 }

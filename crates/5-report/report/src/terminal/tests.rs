@@ -813,7 +813,60 @@ charts   results/first/report.html
         assert!(text.contains(" more result"), "{text}");
         assert!(answer(report, &options(true)).unwrap().contains('\x1b'));
     }
-    assert_eq!(answer(&sample::inserts(), &options(false)), None);
+}
+
+#[test]
+fn answer_of_an_insert_benchmark_has_its_steps_in_words() {
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
+    let mut report = sample::inserts();
+    let text = answer(&report, &options).unwrap();
+    insta::assert_snapshot!(text, @"
+insert-benchmark  complete  dbdyno 0.1.0
+
+innodb: l.i1 20.2k rows/s; q1000 8.91k queries/s
+myrocks-with-a-long-name against innodb: l.i1 61.3% more rows/s, 37.9% less
+  CPU per row; l.x time: no difference found; q1000 the rate of inserts was not
+  sustained, 61.9% more CPU per query
+postgresql against innodb: l.i1 24.8% more rows/s, 19.9% less CPU per row; l.x
+  time: no difference found; q1000 16.8% more queries/s, 14.4% less CPU per
+  query
+
+warning  CPU frequency governor: unknown (virtual machine). Frequency changes
+         cannot be ruled out; compare the control's spread before you trust
+         differences under 1%.
+rates    not sustained: myrocks-with-a-long-name in q1000
+longest  insert or query: innodb 29 ms in q1000, myrocks-with-a-long-name 1.9 s
+         in q1000, postgresql 29 ms in q1000
+data     4 clients on 4 tables. Candidates ran one after another, each alone
+         through all steps, 2 times; values are medians; measured 35 min 30 s, …
+all      dbdyno report results/first --details
+charts   results/first/report.html
+");
+    // With room for intervals and stalls.
+    for step in &mut report.insert.as_mut().unwrap().steps {
+        step.candidates.truncate(2);
+    }
+    let text = answer(&report, &options).unwrap();
+    insta::assert_snapshot!(text.split("\n\n").nth(1).unwrap(), @"
+innodb: l.i1 20.2k rows/s; q1000 8.91k queries/s
+myrocks-with-a-long-name in l.i1 against innodb: 61.3% more rows/s (59.9% to
+  62.8%); 37.9% less CPU per row (36.2% to 39.6%); inserts stalled in 12 of 600
+  seconds, the longest insert took 1.9 s
+myrocks-with-a-long-name in l.x against innodb: time: no difference found
+  (within 0%)
+myrocks-with-a-long-name in q1000 against innodb: the rate of inserts was not
+  sustained; 61.9% more CPU per query (60.3% to 63.4%); inserts stalled in 12 of
+  600 seconds, the longest insert took 1.9 s; queries stalled in 12 of 600
+  seconds, the longest query took 1.9 s
+");
+    // However many steps there are.
+    let insert = report.insert.as_mut().unwrap();
+    insert.steps = insert.steps.iter().cycle().take(40).cloned().collect();
+    let text = answer(&report, &options).unwrap();
+    assert!(text.lines().count() <= 23, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    report.insert.as_mut().unwrap().steps.clear();
+    assert_eq!(answer(&report, &options), None);
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub struct Report {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Also print CPU time, context switches, percentiles of response times, counters and statements of each
-    /// microbenchmark
+    /// microbenchmark; of an insert benchmark the whole report, of which otherwise only the answer is printed
     #[arg(long)]
     pub details: bool,
     /// Print GitHub-flavoured Markdown, for a pull request or a wiki

@@ -59,7 +59,7 @@ pub struct Run {
     #[command(flatten)]
     pub gate: Gate,
     /// Also print CPU time, context switches, percentiles and counters of each microbenchmark; with
-    /// --script the whole report, of which otherwise only the answer is printed
+    /// --script, and of an insert benchmark, the whole report, of which otherwise only the answer is printed
     #[arg(long)]
     pub details: bool,
     #[command(flatten)]

@@ -100,7 +100,13 @@ fn print(
     extent: Extent,
 ) -> Result<(), CliError> {
     let options = options(view, extent == Extent::Details);
-    let answer = (extent == Extent::Answer).then(|| terminal::answer(report, &options)).flatten();
+    // Of an insert benchmark, the tables are details.
+    let is_short = match extent {
+        Extent::Answer => true,
+        Extent::Report => report.insert.is_some(),
+        Extent::Details => false,
+    };
+    let answer = is_short.then(|| terminal::answer(report, &options)).flatten();
     let is_answer = answer.is_some();
     let text = answer.unwrap_or_else(|| terminal::render(report, &options));
     output::print_report(&text, options.color);
@@ -109,7 +115,7 @@ fn print(
             let written = export::write_all(report, files)?;
             let name = |file: &PathBuf| Some(file.file_name()?.to_str()?.to_owned());
             let names: Vec<String> = written.iter().filter_map(name).collect();
-            if !is_answer {
+            if !is_answer || files.path() != report.directory {
                 let directory = files.path().display();
                 output::print(&format!("\nWritten to {directory}: {}\n", names.join(", ")));
             }

@@ -190,6 +190,7 @@ pub fn now() -> String {
 pub enum Extent {
     /// The answer to a question in one line, on one screen.
     Answer,
+    /// Of an insert benchmark its answer.
     Report,
     /// Also the costs of each microbenchmark.
     Details,

@@ -55,7 +55,10 @@ fn sqlite_runs_all_steps_and_has_all_rows() {
         .assert_code(0)
         .assert_prints("of queries in all, plus loading")
         .assert_prints("2 clients on 2 tables")
-        .assert_prints("one after another");
+        .assert_prints("one after another")
+        .assert_prints("other against base")
+        .assert_prints("--details");
+    assert!(!finished.out.contains("absolute "), "{}", finished.out);
     let names: Vec<String> =
         column(&out, "step").into_iter().filter(|row| row.1 == "base").map(|row| row.0).collect();
     assert_eq!(names, ALL_STEPS);
@@ -165,7 +168,7 @@ fn repeats_rotate_the_first_candidate_and_report_the_spread() {
         section: "rows = { i0 = 1_000, i1 = 0 }\nrates = 100\nseconds = \"1s\"\nrepeats = 2",
         candidates: &[SQLITE, ("other", SQLITE.1)],
     };
-    let finished = inserts.run(&test, &out, &[]);
+    let finished = inserts.run(&test, &out, &["--details"]);
     finished
         .assert_code(0)
         .assert_prints("Order 1:")
@@ -192,7 +195,7 @@ fn unreachable_insert_rate_is_marked_without_a_backlog() {
         candidates: &[SQLITE],
     };
     let finished = inserts.run(&test, &out, &[]);
-    finished.assert_code(0).assert_prints("the rate was not sustained");
+    finished.assert_code(0).assert_prints("not sustained: base in q2000000");
     let row = |step: &str, name: &str| {
         column(&out, name).into_iter().find(|row| row.0 == step).unwrap().3
     };
