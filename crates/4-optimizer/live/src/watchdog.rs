@@ -60,7 +60,7 @@ const DISARM: Message = [0, 0];
 const KILLED: &str = "dbdyno was killed by its watchdog: it kept threads of a process stopped for too long, because it \
                       was stopped itself or got no CPU. The process runs; `dbdyno live undo` restores it\n";
 /// Maximum number of threads with a raised priority.
-const MAX_RAISED: usize = 1 << 12;
+pub(crate) const MAX_RAISED: usize = 1 << 12;
 
 impl Watchdog {
     /// Starts a watchdog that kills process `watched` after this limit, at least [`MIN_LIMIT`], and writes to the file

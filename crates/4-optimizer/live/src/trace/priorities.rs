@@ -4,6 +4,7 @@
 //! the watchdog, which resets it if dbdyno is killed, and in a file, from which the next dbdyno resets
 //! it if both were killed at the same time, with their control group for instance.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,9 +13,11 @@ use std::path::Path;
 use dbdyno_machine::ProcStat;
 
 use crate::process::{HIGHEST_PRIORITY, set_priority};
-use crate::watchdog::Watchdog;
+use crate::watchdog::{MAX_RAISED, Watchdog};
 
 const FILE: &str = "priorities";
+/// Number of threads whose priority is raised before the others are looked at again, which may have stopped meanwhile.
+const RAISED_AT_ONCE: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RaisedThread {
@@ -52,18 +55,21 @@ pub(super) struct PriorityBoosts<'a> {
     watchdog: &'a Watchdog,
     /// Directory of the journal; `None`: no priority is raised.
     directory: Option<&'a Path>,
-    raised: Vec<RaisedThread>,
+    /// By thread ID; at most [`MAX_RAISED`].
+    raised: HashMap<i32, RaisedThread>,
 }
 
 impl<'a> PriorityBoosts<'a> {
     pub(super) fn new(pid: u32, watchdog: &'a Watchdog, directory: Option<&'a Path>) -> Self {
-        Self { pid, watchdog, directory, raised: Vec::new() }
+        Self { pid, watchdog, directory, raised: HashMap::new() }
     }
 
-    /// Raises the priority of these threads, unless it was raised before.
+    /// Raises the priority of some of these threads for which it was not raised before.
     pub(super) fn raise(&mut self, tids: &[i32]) {
-        let new = tids.iter().filter(|tid| !self.raised.iter().any(|known| known.tid == **tid));
-        let new: Vec<_> = new.filter_map(|tid| RaisedThread::of(self.pid, *tid)).collect();
+        let most = RAISED_AT_ONCE.min(MAX_RAISED.saturating_sub(self.raised.len()));
+        let new = tids.iter().filter(|tid| !self.raised.contains_key(*tid));
+        let new: Vec<_> =
+            new.filter_map(|tid| RaisedThread::of(self.pid, *tid)).take(most).collect();
         let Some(directory) = self.directory.filter(|_| !new.is_empty()) else { return };
         // Not without both records.
         if record(directory, &new).is_err() {
@@ -72,7 +78,7 @@ impl<'a> PriorityBoosts<'a> {
         for thread in new {
             if self.watchdog.will_raise(thread.tid, thread.nice).is_ok() {
                 set_priority(thread.tid, HIGHEST_PRIORITY);
-                self.raised.push(thread);
+                self.raised.insert(thread.tid, thread);
             }
         }
     }
@@ -81,7 +87,7 @@ impl<'a> PriorityBoosts<'a> {
         if self.raised.is_empty() {
             return;
         }
-        for thread in self.raised.drain(..) {
+        for thread in std::mem::take(&mut self.raised).into_values() {
             set_priority(thread.tid, thread.nice);
         }
         // If this fails, the next dbdyno finds that there is nothing to restore.

@@ -1,7 +1,8 @@
 //! Stopping all threads of a process.
 
-use std::thread;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
+use std::{iter, thread};
 
 use dbdyno_units::Nanos;
 
@@ -121,6 +122,10 @@ pub(crate) struct UnstoppedThreads<'a> {
     watchdog: &'a Watchdog,
 }
 
+/// Number of threads that are interrupted together: each wakes up to stop, and with thousands at the same time, other
+/// processes would wait for them.
+const THREADS_AT_ONCE: usize = 256;
+
 /// A thread that has not stopped after this time is in an uninterruptible system call; the kernel
 /// releases it later.
 const MAX_WAIT: Duration = Duration::from_secs(2);
@@ -137,13 +142,18 @@ impl<'a> UnstoppedThreads<'a> {
 
     /// Releases the threads that have stopped meanwhile.
     pub(crate) fn release(&mut self) {
-        self.tids.retain(|tid| match StoppedThread::wait(self.pid, *tid, Duration::ZERO) {
-            Ok(Some(thread)) => {
-                thread.release();
-                false
-            }
-            Ok(None) => thread_state(self.pid, *tid).is_some(),
-            Err(_) => false,
+        self.tids.retain(|tid| match raw::stop(*tid) {
+            Ok(None) => true,
+            Ok(Some(ThreadStop::Ended)) | Err(_) => false,
+            Ok(Some(stop)) => match StoppedThread::at(self.pid, *tid, stop) {
+                Ok(Some(thread)) => {
+                    thread.release();
+                    false
+                }
+                // Its end follows.
+                Ok(None) => true,
+                Err(_) => false,
+            },
         });
     }
 }
@@ -154,9 +164,12 @@ impl Drop for UnstoppedThreads<'_> {
         while !self.tids.is_empty() && start.elapsed() < MAX_WAIT {
             // Each thread is stopped for one poll interval at most.
             self.watchdog.beat();
+            let before = self.tids.len();
             self.release();
-            // The kernel may release these when the tracing thread ends: their call does not fail.
-            self.tids.retain(|tid| BlockedThread::of(self.pid, *tid).is_none());
+            if self.tids.len() == before {
+                // The kernel may release these when the tracing thread ends: their call does not fail.
+                self.tids.retain(|tid| BlockedThread::of(self.pid, *tid).is_none());
+            }
             if !self.tids.is_empty() {
                 thread::sleep(POLL_INTERVAL * 10);
             }
@@ -215,8 +228,9 @@ impl<'a> StoppedProcess<'a> {
         // While a thread is seized, the kernel queues signals that the process ignores, such as
         // SIGCHLD, and wakes other threads for them. So threads whose system call would then fail
         // with `EINTR` are seized first and released last.
-        let sensitive: Vec<i32> = threads(pid)?
+        let sensitive: HashSet<i32> = threads(pid)?
             .into_iter()
+            .inspect(|_| watchdog.beat())
             .filter(|tid| present_call(pid, *tid).is_some_and(system_calls::fails_when_stopped))
             .collect();
         let mut stopped = Self {
@@ -229,24 +243,32 @@ impl<'a> StoppedProcess<'a> {
             since: Instant::now(),
             max_pause,
         };
-        let mut known: Vec<i32> = Vec::new();
+        let mut known = HashSet::new();
         loop {
             // Only running threads start threads. So a list that is read while all threads on it are
             // stopped is complete.
             let all_stopped = !known.is_empty();
             let mut new = threads(pid)?;
-            new.retain(|tid| !known.contains(tid));
+            new.retain(|tid| known.insert(*tid));
             new.sort_by_key(|tid| !sensitive.contains(tid));
             if all_stopped && new.is_empty() {
                 break;
             }
-            for tid in new {
-                known.push(tid);
-                if interrupt(pid, tid)? {
-                    stopped.unstopped.add(tid);
+            let mut left = new.len();
+            let first = new.partition_point(|tid| sensitive.contains(tid)).max(THREADS_AT_ONCE);
+            let (first, others) = new.split_at(first.min(left));
+            for part in iter::once(first).chain(others.chunks(THREADS_AT_ONCE)) {
+                left -= part.len();
+                for tid in part {
+                    if interrupt(pid, *tid)? {
+                        stopped.unstopped.add(*tid);
+                    }
+                }
+                stopped.collect(left)?;
+                if left > 0 {
+                    stopped.check_max_pause(left)?;
                 }
             }
-            stopped.collect()?;
         }
         if stopped.threads.is_empty() && stopped.blocked.is_empty() {
             return Err(LiveError::Exited { pid });
@@ -257,8 +279,8 @@ impl<'a> StoppedProcess<'a> {
         Ok(stopped)
     }
 
-    /// Waits until all interrupted threads are stopped.
-    fn collect(&mut self) -> Result<(), LiveError> {
+    /// Waits until all interrupted threads are stopped. `left` were not interrupted yet.
+    fn collect(&mut self, left: usize) -> Result<(), LiveError> {
         loop {
             let mut unstopped = Vec::new();
             for tid in std::mem::take(&mut self.unstopped.tids) {
@@ -278,7 +300,7 @@ impl<'a> StoppedProcess<'a> {
                 }
                 self.boosts.raise(&self.unstopped.tids);
             }
-            self.check_max_pause(self.unstopped.tids.len())?;
+            self.check_max_pause(self.unstopped.tids.len() + left)?;
             thread::sleep(POLL_INTERVAL);
         }
     }
