@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, PatchedMapping};
 use crate::memory::{Maps, PagedReader};
 use crate::patch::{BytePatch, PAGE, Patch, PatchList};
+use crate::probe::Status;
 use crate::process::{ProbeOptions, Process, identify, retry_while_busy};
 use crate::process_lock::ProcessLock;
 use crate::replace::{GenerationTarget, Moves, SwitchPlan, Switched, replace};
@@ -102,9 +103,17 @@ impl Attachment {
         self.journal.directory()
     }
 
+    /// Checks that the process has no more threads than can be stopped within the maximum pause.
+    pub(crate) fn check_threads(&self) -> Result<(), LiveError> {
+        let pid = self.process.pid();
+        Status::of(pid)?.check_threads(pid, self.max_pause)?;
+        Ok(())
+    }
+
     /// Starts a new generation. Frees memory that was never used first, and replaced code if
     /// [`ProbeOptions::unmap`](crate::ProbeOptions::unmap) is set.
     pub fn begin(&mut self) -> Result<(), LiveError> {
+        self.check_threads()?;
         self.check_filters()?;
         self.forget_unloaded()?;
         self.clean_up()?;

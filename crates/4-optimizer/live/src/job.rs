@@ -307,7 +307,10 @@ impl OptimizeJob {
     /// Attaches to the process for [`OptimizeJob::plan`], without a change.
     pub fn attach_unchanged(&self) -> Result<Attachment, LiveError> {
         let Target { pid, state, probe, max_pause, .. } = &self.target;
-        Attachment::open_unchanged(Process::open(*pid, *probe)?, state, *max_pause)
+        let process = Process::open(*pid, *probe)?;
+        let attachment = Attachment::open_unchanged(process, state, *max_pause)?;
+        attachment.check_threads()?;
+        Ok(attachment)
     }
 
     /// Plans the optimization without changing the process, also if the samples are too few. Decides as

@@ -43,6 +43,7 @@ impl Target {
         if attachment.end_abandoned_counting()? {
             events(Event::CountingEnded { pid: self.pid });
         }
+        attachment.check_threads()?;
         Ok(attachment)
     }
 

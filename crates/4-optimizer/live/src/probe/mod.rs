@@ -7,15 +7,19 @@ mod content;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use content::{check_executable, check_memory_writes, check_ptrace_scope, program};
+use dbdyno_units::Nanos;
 use serde::Serialize;
 
 use crate::LiveError;
 use crate::arch::check_platform;
+use crate::attachment::DEFAULT_MAX_PAUSE;
 use crate::journal::{Area, find_record};
 use crate::memory::Maps;
 use crate::process::{ProbeOptions, Process, identify, threads};
+use crate::watchdog::MAX_RAISED;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -97,6 +101,7 @@ pub fn probe(pid: u32, options: ProbeOptions, state: &Path) -> Result<Probe, Liv
         status.check_state(pid)?;
         ok("it is not stopped")
     });
+    checks.add("threads", || status.check_threads(pid, DEFAULT_MAX_PAUSE));
     checks.add("system-call-filter", || status.check_filter(pid, options));
     checks.add("memory-writes", || {
         check_memory_writes(pid)?;
@@ -157,6 +162,15 @@ fn reason(error: &LiveError) -> String {
     }
 }
 
+/// Maximum number of threads of a process to optimize. A stop of a server takes 0.04 to 0.08 ms for each on a virtual
+/// machine with two CPUs, so that of all of them takes a third of the shortest limit of the watchdog, which also resets
+/// the priorities of at most as many.
+const MAX_THREADS: u128 = MAX_RAISED as u128;
+/// Number of threads that stop in a millisecond on a fast machine.
+const THREADS_PER_MILLISECOND: u128 = 50;
+/// The same for most machines.
+const TYPICAL_PER_MILLISECOND: u128 = 10;
+
 /// The text of `/proc/PID/status`.
 pub(crate) struct Status(String);
 
@@ -194,6 +208,28 @@ impl Status {
             return Err(LiveError::refused(pid, what));
         }
         Ok(())
+    }
+
+    /// Checks that all threads can be stopped together, within this time.
+    pub(crate) fn check_threads(&self, pid: u32, max_pause: Duration) -> Result<Found, LiveError> {
+        let count: u128 = self.field("Threads").and_then(|text| text.parse().ok()).unwrap_or(1);
+        let in_time = max_pause.as_millis() * THREADS_PER_MILLISECOND;
+        if count > MAX_THREADS {
+            let what = format!(
+                "it has {count} threads, more than the {MAX_THREADS} that are stopped together; let it use \
+                 fewer, with a pool of threads for instance"
+            );
+            return Err(LiveError::refused(pid, what));
+        }
+        if count > in_time {
+            let (pause, longer) = (Nanos::from(max_pause), count.div_ceil(TYPICAL_PER_MILLISECOND));
+            let what = format!(
+                "it has {count} threads, more than the {in_time} that may stop within {pause}; allow a longer \
+                 pause, for instance with --max-pause {longer}"
+            );
+            return Err(LiveError::refused(pid, what));
+        }
+        ok(format!("{count} of at most {}", in_time.min(MAX_THREADS)))
     }
 
     /// The mode of the system call filter.
@@ -263,6 +299,23 @@ mod tests {
         assert_eq!(result, CheckResult::Note);
         let strict = Status("Seccomp:\t1\n".into());
         assert!(strict.check_filter(1, ProbeOptions::default()).is_err());
+    }
+
+    #[test]
+    fn threads_are_limited_by_the_pause_and_in_any_case() {
+        let check = |count: u32, millis: u64| {
+            let status = Status(format!("Name:\tx\nThreads:\t{count}\n"));
+            status.check_threads(7, Duration::from_millis(millis)).map_err(|error| reason(&error))
+        };
+        let found =
+            |text: &str| -> Result<Found, String> { Ok((CheckResult::Ok, text.to_owned())) };
+        assert_eq!(check(1000, 20), found("1000 of at most 1000"));
+        assert_eq!(check(4096, 500), found("4096 of at most 4096"));
+        let refused = check(1001, 20).unwrap_err();
+        assert!(refused.contains("1001 threads, more than the 1000 that may stop"), "{refused}");
+        assert!(refused.ends_with("--max-pause 101"), "{refused}");
+        let refused = check(4097, 10_000).unwrap_err();
+        assert!(refused.contains("4097 threads, more than the 4096"), "{refused}");
     }
 
     #[test]

@@ -1,0 +1,37 @@
+/* Hundreds of threads that wait, more than are interrupted together. Prints `ready`, or `unsupported` if they
+ * cannot be started. Answers a byte on standard input. */
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "leaves.h"
+
+#define COUNT 600
+
+static void *waits(void *unused) {
+    for (;;) pause();
+    return unused;
+}
+
+static void say(const char *what) {
+    printf("%s\n", what);
+    fflush(stdout);
+}
+
+int main(void) {
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    for (int i = 0; i < COUNT; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, &small, waits, NULL) != 0) {
+            say("unsupported");
+            return 0;
+        }
+    }
+    say("ready");
+    char byte;
+    while (read(0, &byte, 1) == 1)
+        say(leaf_mix(1) && leaf_gcd(84, 36) == 12 && leaf_bits(255) == 8 ? "alive" : "wrong");
+    return 0;
+}
