@@ -20,10 +20,10 @@ use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_relayout::AddressMap;
 use serde::{Deserialize, Serialize};
 
-use crate::LiveError;
 use crate::memory::{Mapping, Maps};
 use crate::patch::{BytePatch, PAGE, PatchList, hex};
-use crate::process::check_alive;
+use crate::process::identify;
+use crate::{LiveError, symbols};
 
 const FORMAT: u32 = 1;
 
@@ -393,12 +393,23 @@ fn store(directory: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::rename(&new, directory.join("journal.json"))
 }
 
-/// Removes the journals of processes that have exited.
-fn remove_exited(state: &Path) {
+/// Removes the journals of processes that have exited, and their symbols for `perf`.
+pub fn remove_exited(state: &Path) {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     for directory in entries.map(|entry| entry.path()) {
-        let Ok(Some(record)) = read(&directory) else { continue };
-        if let Err(LiveError::Exited { .. }) = check_alive(&record.identity) {
+        let Ok(Some(JournalRecord { identity, .. })) = read(&directory) else { continue };
+        let has_exited = match identify(identity.pid) {
+            Err(LiveError::Exited { .. }) => {
+                symbols::remove_perf_map(identity.pid);
+                true
+            }
+            Err(_) => false,
+            // Who may not trace a process does not see its image.
+            Ok(now) if now.start_ticks == identity.start_ticks && now.image == (0, 0) => false,
+            // It may have executed another program.
+            Ok(_) => !identity.is_alive(),
+        };
+        if has_exited {
             // If it fails, it is retried next time.
             let _ = fs::remove_dir_all(&directory);
         }

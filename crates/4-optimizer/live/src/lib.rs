@@ -47,7 +47,8 @@ pub use job::{
     DryRun, Event, Events, OptimizeJob, Outcome, PlannedCounting, ProcessProfile, Supervision,
 };
 pub use journal::{
-    Area, Generation, GenerationState, JournalRecord, find_record, live_records, state_dir,
+    Area, Generation, GenerationState, JournalRecord, find_record, live_records, remove_exited,
+    state_dir,
 };
 pub use memory::Maps;
 pub use module::{LoadedModule, Module, all_images, coverage, hot_modules, map_to_original};

@@ -24,6 +24,9 @@ pub fn gdb_script(state: &Path, identity: &ProcessIdentity) -> Option<PathBuf> {
     script.exists().then_some(script)
 }
 
+/// How the names of [`CodeSymbol`]s end.
+const SUFFIXES: [&str; 2] = [".relaid", ".relaid.cold"];
+
 fn path(pid: u32) -> PathBuf {
     PathBuf::from(format!("/tmp/perf-{pid}.map"))
 }
@@ -39,22 +42,8 @@ pub(crate) fn write_perf_map<'a>(
     areas: impl Iterator<Item = &'a Area>,
 ) {
     let areas: Vec<Range<u64>> = areas.map(Area::code_range).collect();
-    // The directory is writable for all: do not follow links, do not wait for a pipe, and do not change
-    // files of others.
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path(pid));
     let user = rustix::process::geteuid().as_raw();
-    let is_ours = |file: &File| {
-        file.metadata().is_ok_and(|data| data.is_file() && data.uid() == user && data.nlink() == 1)
-    };
-    if let Ok(mut file) = file
-        && is_ours(&file)
+    if let Some(mut file) = open_own(pid, true)
         // One of an earlier version was readable for all.
         && file.set_permissions(Permissions::from_mode(0o600)).is_ok()
     {
@@ -64,6 +53,36 @@ pub(crate) fn write_perf_map<'a>(
             tracing::debug!(pid, reader, %error, "perf of the process's user finds no symbols");
         }
         let _ = rewrite(&mut file, symbols, &areas);
+    }
+}
+
+/// Opens the file, if it belongs to this user alone.
+fn open_own(pid: u32, create: bool) -> Option<File> {
+    // The directory is writable for all: do not follow links, do not wait for a pipe, and do not change
+    // files of others.
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path(pid))
+        .ok()?;
+    let user = rustix::process::geteuid().as_raw();
+    let data = file.metadata().ok()?;
+    (data.is_file() && data.uid() == user && data.nlink() == 1).then_some(file)
+}
+
+/// Removes the file of a process that has exited, if it has nothing but symbols of new code: a just-in-time compiler
+/// writes to a file of the same name.
+pub(crate) fn remove_perf_map(pid: u32) {
+    let Some(mut file) = open_own(pid, false) else { return };
+    let mut text = String::new();
+    let is_own = |line: &str| SUFFIXES.iter().any(|suffix| line.ends_with(suffix));
+    if file.read_to_string(&mut text).is_ok() && !text.is_empty() && text.lines().all(is_own) {
+        // If it fails, the file stays.
+        let _ = fs::remove_file(path(pid));
     }
 }
 
@@ -335,6 +354,27 @@ mod tests {
         process.kill().unwrap();
         process.wait().unwrap();
         assert_eq!((allowed, owner, planted.as_str()), ([true, false], 0, "planted"));
+    }
+
+    #[test]
+    fn file_of_an_exited_process_is_removed_unless_others_wrote_to_it() {
+        // A process ID that no process has.
+        let pid = 1_900_000_000 + std::process::id();
+        let path = path(pid);
+        let is_removed = |text: &str| {
+            fs::write(&path, text).unwrap();
+            remove_perf_map(pid);
+            let is_removed = !path.exists();
+            let _ = fs::remove_file(&path);
+            is_removed
+        };
+        let own = "1000 10 one.relaid\n1010 10 two.relaid.cold\n";
+        assert!(is_removed(own));
+        assert!(!is_removed(&format!("{own}2000 10 compiled\n")));
+        assert!(!is_removed(""));
+        // No file is created.
+        remove_perf_map(pid);
+        assert!(!path.exists());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::LiveError;
 use crate::attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE};
 use crate::job::{Event, OptimizeJob, ProcessProfile, Supervision};
-use crate::journal::{Generation, GenerationState};
+use crate::journal::{Generation, GenerationState, remove_exited};
 use crate::module::{coverage, map_to_original};
 use crate::optimize::OptimizeError;
 use crate::process::ProbeOptions;
@@ -161,7 +161,11 @@ pub fn watch(
                 }
             }
         }
+        let before = watched.len();
         watched.retain(|_, entry| entry.identity.is_alive());
+        if watched.len() < before {
+            remove_exited(state);
+        }
         let left = time.map(|time| time.saturating_sub(start.elapsed()));
         thread::sleep(left.map_or(rules.poll_interval, |left| left.min(rules.poll_interval)));
     }

@@ -265,6 +265,21 @@ fn watch_leaves_a_program_alone_whose_optimization_was_undone() {
     lab.live(&["status"]).assert_prints("; inactive");
 }
 
+#[test]
+fn files_of_an_ended_program_are_removed_by_status() {
+    let mut lab = Lab::new("");
+    lab.optimize(&["--counts", "sampled"]).assert_code(0);
+    let map = PathBuf::from(format!("/tmp/perf-{}.map", lab.pid));
+    let state = lab.state.clone();
+    let journals = || fs::read_dir(&state).unwrap().count();
+    lab.status().assert_code(0).assert_prints("; active");
+    assert_eq!((map.exists(), journals()), (true, 1));
+    lab.busy.0.kill().unwrap();
+    lab.busy.0.wait().unwrap();
+    lab.live(&["status"]).assert_code(0).assert_prints("No process is optimized");
+    assert_eq!((map.exists(), journals()), (false, 0));
+}
+
 /// Kills the child when its parent exits.
 const FORK: &str = "if (fork() == 0) prctl(PR_SET_PDEATHSIG, SIGKILL)";
 

@@ -29,6 +29,7 @@ struct Session {
 pub fn live(args: &Live) -> Result<ExitCode, CliError> {
     dbdyno_live::check_platform()?;
     let state = dbdyno_live::state_dir(args.state.as_deref())?;
+    dbdyno_live::remove_exited(&state);
     let session = Session { state, json: args.json };
     match &args.command {
         LiveCommand::Optimize(optimize) => optimize::optimize(&session, optimize),
