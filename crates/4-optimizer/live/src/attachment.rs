@@ -523,9 +523,10 @@ impl Attachment {
     ) -> Result<Switched, LiveError> {
         let mut switched = Switched::default();
         let mut targets = Vec::new();
+        let maps = self.process.maps()?;
         for generation in self.generations() {
             // Its code may already be unmapped if dbdyno was killed while it was freed.
-            let is_mapped = self.are_mapped(generation)?;
+            let is_mapped = areas::are_mapped_in(&maps, generation);
             let active = Some(generation.number) == number;
             if active && !is_mapped {
                 return Err(LiveError::NothingToRedo { pid: self.process.pid() });

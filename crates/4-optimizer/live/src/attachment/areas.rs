@@ -155,9 +155,7 @@ impl Attachment {
 
     /// Whether a generation has memory and all of it is mapped.
     pub(super) fn are_mapped(&self, generation: &Generation) -> Result<bool, LiveError> {
-        let maps = self.process.maps()?;
-        let areas = &generation.areas;
-        Ok(!areas.is_empty() && areas.iter().all(|area| is_mapped_in(&maps, area)))
+        Ok(are_mapped_in(&self.process.maps()?, generation))
     }
 
     /// A digest of a generation's code in memory, without its exits.
@@ -239,6 +237,12 @@ impl Attachment {
         self.process.memory().write(borrowed.address, &borrowed.original)?;
         self.journal.change(|record| record.borrowed = None)
     }
+}
+
+/// As [`Attachment::are_mapped`], for many generations, each of which has mappings.
+pub(super) fn are_mapped_in(maps: &Maps, generation: &Generation) -> bool {
+    let areas = &generation.areas;
+    !areas.is_empty() && areas.iter().all(|area| is_mapped_in(maps, area))
 }
 
 /// Whether an area is mapped as it was added. Code and data are adjacent, and the code is unmapped last. The kernel
@@ -408,6 +412,9 @@ impl Attachment {
             if !is_retired && !is_kept && self.activation_of(generation)? == Activation::Inactive {
                 idle.push(generation.number);
             }
+        }
+        if idle.is_empty() {
+            return Ok(());
         }
         self.journal.change(|record| {
             for generation in &mut record.generations {
