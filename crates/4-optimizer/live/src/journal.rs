@@ -131,8 +131,9 @@ impl PatchedMapping {
     /// Whether an address no longer maps the same byte of the file.
     pub fn was_replaced_at(&self, address: u64, maps: &Maps) -> bool {
         let position = |it: &Self| (it.file, it.offset.wrapping_add(address - it.range.start));
-        let now = maps.at(address).map(Self::at);
-        self.range.contains(&address) && now.is_none_or(|now| position(&now) != position(self))
+        let was_moved = |now: &Mapping| position(&Self::at(now)) != position(self);
+        // Called for each entry of hundreds of generations.
+        self.range.contains(&address) && maps.at(address).is_none_or(was_moved)
     }
 }
 
