@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use serde::Serialize;
 
+use crate::checksum::ChangedRow;
 use crate::directory::NotOwn;
 use crate::schema::FORMAT;
 
@@ -99,6 +100,12 @@ pub(crate) fn database_error(
     doing: &'static str,
     source: rusqlite::Error,
 ) -> ResultsError {
+    if let rusqlite::Error::FromSqlConversionFailure(_, _, cause) = &source
+        && let Some(changed) = cause.downcast_ref::<ChangedRow>()
+    {
+        let (path, why) = (path.to_owned(), changed.to_string());
+        return ResultsError::Damaged { path, what: "run.sqlite", why };
+    }
     // If the index of the write-ahead log cannot grow, SQLite reports an I/O error.
     let is_index = source
         .sqlite_error()

@@ -4,6 +4,7 @@ use dbdyno_types::insert::{Second, StepMeasured};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Row, params};
 
+use crate::checksum;
 use crate::error::{ResultsError, database_error, json};
 use crate::reader::RunReader;
 use crate::records::{InsertPlanRecord, InsertStepRecord, StartedFrom};
@@ -76,7 +77,8 @@ impl RunWriter {
                 params![row.repeat, row.candidate, row.step],
             )?;
             row.insert(database, "insert_step", ("session", session))?;
-            Ok(database.last_insert_rowid())
+            let id = database.last_insert_rowid();
+            checksum::store_of_step(database, id).map(|()| id)
         })
     }
 
@@ -104,7 +106,8 @@ impl RunWriter {
                 measured.deletes.rows.cast_signed(),
                 json(measured),
             ];
-            database.execute(sql, parameters).map(drop)
+            database.execute(sql, parameters)?;
+            checksum::store_of_step(database, step)
         })
     }
 
@@ -137,10 +140,11 @@ impl RunReader {
 
     /// The started steps, in order of execution.
     pub fn insert_steps(&self) -> Result<Vec<InsertStepRecord>, ResultsError> {
-        let sql = "SELECT *, CASE WHEN done THEN json END AS measured FROM insert_step ORDER BY id";
-        let rows = self.rows(sql, |row| {
+        let rows = self.rows("SELECT * FROM insert_step ORDER BY id", |row| {
+            checksum::check(row, "insert_step", &["id"], 0)?;
             let step = InsertStepRecord { id: row.get("id")?, ..InsertStepRecord::from_row(row)? };
-            Ok((step, row.get::<_, Option<String>>("measured")?))
+            let json: Option<String> = if row.get("done")? { row.get("json")? } else { None };
+            Ok((step, json))
         })?;
         rows.into_iter()
             .map(|(step, json)| {
@@ -155,7 +159,11 @@ impl RunReader {
         let sql = "SELECT * FROM insert_second WHERE step = ?1 ORDER BY second";
         let failed = |source| database_error(self.directory.path(), "reading seconds", source);
         let mut query = self.database.prepare_cached(sql).map_err(failed)?;
-        let rows = query.query_map([step], Second::from_row).map_err(failed)?;
+        let checked = |row: &Row<'_>| {
+            checksum::check(row, "insert_second", &["step", "second"], 0)?;
+            Second::from_row(row)
+        };
+        let rows = query.query_map([step], checked).map_err(failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
     }
 }

@@ -4,6 +4,7 @@
 //! recreated: data of the instances, logs of the workers, reports. The writer holds a lock on it;
 //! any process may read.
 
+mod checksum;
 mod directory;
 mod error;
 mod identity;
@@ -15,6 +16,7 @@ mod slices;
 mod untrusted;
 mod writer;
 
+pub use checksum::REMOVE_CHECKSUMS;
 pub use dbdyno_types::{BlockCounts, NewLayout};
 pub use directory::{NotOwn, RunDirectory, snapshot};
 pub use error::ResultsError;

@@ -5,6 +5,8 @@ use dbdyno_units::{Bytes, Energy, Nanos, Qps};
 use rusqlite::types::{Type, Value, ValueRef};
 use rusqlite::{Connection, Error, Result, Row, ToSql, params_from_iter};
 
+use crate::checksum::of_value;
+
 /// The format that this version reads and writes.
 pub(crate) const FORMAT: i64 = 8;
 
@@ -81,6 +83,7 @@ CREATE TABLE slice (
     server_background_ns INTEGER,    -- CPU time since the candidate's previous slice
     energy_uj INTEGER,               -- microjoules of all CPU packages; NULL if unknown
     latencies BLOB NOT NULL,         -- response times of events, see Latencies::to_bytes
+    checksum INTEGER,                -- of the row and its counters; NULL in runs of earlier versions
     UNIQUE (microbenchmark, block, candidate)
 );
 
@@ -149,6 +152,7 @@ CREATE TABLE insert_step (
     queries INTEGER,
     deletes INTEGER,                 -- rows
     json TEXT,                       -- all figures, with response times
+    checksum INTEGER,                -- of the row; NULL in runs of earlier versions
     UNIQUE (repeat, candidate, step)
 );
 
@@ -176,6 +180,7 @@ CREATE TABLE insert_second (
     device_written_bytes INTEGER,
     database_bytes INTEGER,
     resident_bytes INTEGER,
+    checksum INTEGER,                -- of the row; NULL in runs of earlier versions
     PRIMARY KEY (step, second)
 ) WITHOUT ROWID;
 ";
@@ -300,11 +305,19 @@ pub(crate) trait Record: Clone + Default {
         Ok(record)
     }
 
-    /// Insert it with the ID of what it belongs to.
+    /// The sum of the checksums of its rows in other tables.
+    fn checksum_of_parts(&self) -> u32 {
+        0
+    }
+
+    /// Insert it with the ID of what it belongs to, and its checksum.
     fn insert(&self, database: &Connection, table: &str, owner: (&'static str, i64)) -> Result<()> {
         let mut columns = Columns::Write(vec![(owner.0, owner.1.into())]);
         self.clone().list(&mut columns)?;
-        let Columns::Write(values) = columns else { unreachable!("columns are written") };
+        let Columns::Write(mut values) = columns else { unreachable!("columns are written") };
+        let checksums = values.iter().map(|(column, value)| of_value(column, value.into()));
+        let checksum = checksums.fold(self.checksum_of_parts(), u32::wrapping_add);
+        values.push(("checksum", checksum.into()));
         let row: Vec<(&str, &dyn ToSql)> =
             values.iter().map(|(column, value)| (*column, value as &dyn ToSql)).collect();
         insert_row(database, table, &row)

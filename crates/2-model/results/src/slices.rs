@@ -6,6 +6,7 @@ use dbdyno_types::{Count, Counter, Counts, Latencies};
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, params};
 
+use crate::checksum;
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
 use crate::records::{SliceRecord, StatementRecord};
@@ -51,6 +52,16 @@ impl Record for SliceRecord {
             columns.add("server_background_ns", &mut used.background_cpu)
         })
     }
+
+    fn checksum_of_parts(&self) -> u32 {
+        let of_counter = |one: &Count| checksum::of_counter(one.counter.name(), numbers(one));
+        self.measured.counts.iter().map(of_counter).fold(0, u32::wrapping_add)
+    }
+}
+
+/// The stored numbers of a counter.
+fn numbers(count: &Count) -> [i64; 3] {
+    [count.count, count.enabled.as_nanos(), count.running.as_nanos()].map(u64::cast_signed)
 }
 
 impl RunWriter {
@@ -61,12 +72,13 @@ impl RunWriter {
             slice.insert(database, "slice", ("session", session))?;
             let id = database.last_insert_rowid();
             for one in slice.measured.counts.iter() {
+                let [count, enabled, running] = numbers(one);
                 insert!(database, "counter" {
                     "slice": id,
                     "counter": one.counter.name(),
-                    "count": one.count.cast_signed(),
-                    "enabled_ns": one.enabled.as_nanos().cast_signed(),
-                    "running_ns": one.running.as_nanos().cast_signed(),
+                    "count": count,
+                    "enabled_ns": enabled,
+                    "running_ns": running,
                 })?;
             }
             for one in &slice.measured.statement_times {
@@ -122,12 +134,21 @@ impl RunReader {
     pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRecord>, ResultsError> {
         let sql = "SELECT * FROM slice WHERE microbenchmark = ?1 ORDER BY id";
         let read = || {
+            // Both queries read the same state while another process adds slices.
+            let _state = self.database.unchecked_transaction()?;
             let mut counts = self.counts(microbenchmark)?;
+            let mut previous = None;
             let mut query = self.database.prepare_cached(sql)?;
             let rows = query.query_map([microbenchmark], |row| {
+                let id: i64 = row.get("id")?;
+                let (parts, counts) = counts.remove(&id).unwrap_or_default();
+                checksum::check(row, "slice", &["id"], parts)?;
                 let mut slice = SliceRecord::from_row(row)?;
-                slice.measured.counts =
-                    counts.remove(&row.get("id")?).map(Counts::new).unwrap_or_default();
+                // A damaged index leads to rows of others, or twice to a row.
+                if slice.microbenchmark != microbenchmark || previous.replace(id) == Some(id) {
+                    return Err(checksum::changed(row, "slice", &["id"]));
+                }
+                slice.measured.counts = Counts::new(counts);
                 Ok(slice)
             })?;
             rows.collect::<rusqlite::Result<_>>()
@@ -135,24 +156,24 @@ impl RunReader {
         read().map_err(|source| database_error(self.directory.path(), "reading slices", source))
     }
 
-    /// Counter values of one microbenchmark, by slice ID.
-    fn counts(&self, microbenchmark: u32) -> rusqlite::Result<HashMap<i64, Vec<Count>>> {
-        let mut counts: HashMap<i64, Vec<Count>> = HashMap::new();
+    /// The sum of the checksums of counters, and their values, of one microbenchmark, by slice ID.
+    fn counts(&self, microbenchmark: u32) -> rusqlite::Result<HashMap<i64, (u32, Vec<Count>)>> {
+        let mut counts: HashMap<i64, (u32, Vec<Count>)> = HashMap::new();
         let mut query = self.database.prepare_cached(
             "SELECT slice, counter, count, enabled_ns, running_ns FROM slice \
              JOIN counter ON counter.slice = slice.id WHERE microbenchmark = ?1",
         )?;
         let mut rows = query.query([microbenchmark])?;
         while let Some(row) = rows.next()? {
+            let name = row.get_ref(1)?.as_str()?;
+            let numbers: [i64; 3] = [row.get(2)?, row.get(3)?, row.get(4)?];
+            let (sum, of_slice) = counts.entry(row.get(0)?).or_default();
+            *sum = sum.wrapping_add(checksum::of_counter(name, numbers));
             // Ignore counters added by later versions.
-            let Some(counter) = Counter::from_name(row.get_ref(1)?.as_str()?) else { continue };
-            let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
-            counts.entry(row.get(0)?).or_default().push(Count {
-                counter,
-                count: number(2)?,
-                enabled: Nanos::from_nanos(number(3)?),
-                running: Nanos::from_nanos(number(4)?),
-            });
+            let Some(counter) = Counter::from_name(name) else { continue };
+            let [count, enabled, running] = numbers.map(i64::cast_unsigned);
+            let (enabled, running) = (Nanos::from_nanos(enabled), Nanos::from_nanos(running));
+            of_slice.push(Count { counter, count, enabled, running });
         }
         Ok(counts)
     }

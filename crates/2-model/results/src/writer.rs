@@ -20,7 +20,7 @@ use crate::schema::{
     insert,
 };
 use crate::slices::{remove_latency_buckets, store_latency_buckets};
-use crate::{directory, identity, untrusted};
+use crate::{checksum, directory, identity, untrusted};
 
 /// The name of a database that is still being created.
 const UNFINISHED: &str = "run.sqlite.new";
@@ -113,7 +113,8 @@ impl RunWriter {
             database.pragma_update(None, "journal_mode", "wal")?;
             database.pragma_update(None, "synchronous", "normal")?;
             database.pragma_update(None, "foreign_keys", true)?;
-            database.execute_batch(STATEMENT_TABLES)
+            database.execute_batch(STATEMENT_TABLES)?;
+            checksum::add_columns(&database)
         };
         set_up().map_err(|e| database_error(directory.path(), "opening the run's database", e))?;
         let identity = identity::of_run(&database, &directory)?;

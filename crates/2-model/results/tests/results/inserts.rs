@@ -2,12 +2,13 @@
 
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, InForceRecord, InsertPlanRecord, InsertStepPlan,
-    InsertStepRecord, NewRun, Role, RunReader, RunWriter, SessionRecord, StartedFrom,
-    StateSnapshotRecord,
+    InsertStepRecord, NewRun, REMOVE_CHECKSUMS, Role, RunReader, RunWriter, SessionRecord,
+    StartedFrom, StateSnapshotRecord,
 };
 use dbdyno_types::insert::{DeviceUsage, Operations, Second, StepMeasured};
 use dbdyno_types::{Latencies, ServerUsage, StateSnapshot};
 use dbdyno_units::{Bytes, Nanos, Share};
+use rusqlite::Connection;
 use tempfile::{TempDir, tempdir_in};
 
 fn plan() -> InsertPlanRecord {
@@ -139,6 +140,30 @@ fn stored_steps_and_seconds_are_read_back() {
     assert_eq!(steps, [InsertStepRecord { id, measured: Some(measured()), ..row(0, 0) }]);
     assert_eq!(reader.insert_seconds(id).unwrap(), [whole(), unknown]);
     assert_eq!(reader.insert_plan().unwrap(), Some(plan()));
+}
+
+#[test]
+fn changed_step_or_second_is_named_in_the_error() {
+    let (dir, mut writer) = started();
+    let id = writer.begin_insert_step(&row(0, 0)).unwrap();
+    writer.add_insert_second(id, &whole()).unwrap();
+    writer.finish_insert_step(id, &measured()).unwrap();
+    let change = |sql: &str| {
+        let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+        database.execute_batch(sql).unwrap();
+    };
+    let reader = RunReader::open(dir.path()).unwrap();
+    change("UPDATE insert_second SET queries = queries + 1");
+    let error = reader.insert_seconds(id).unwrap_err().to_string();
+    let expected = "the row with step 1 and second 7 of its table insert_second is not what";
+    assert!(error.contains(expected), "{error}");
+    assert_eq!(reader.insert_steps().unwrap().len(), 1);
+    change("UPDATE insert_step SET json = replace(json, '\"overdue\":50', '\"overdue\":51')");
+    let error = reader.insert_steps().unwrap_err().to_string();
+    assert!(error.contains("the row with id 1 of its table insert_step"), "{error}");
+    change(REMOVE_CHECKSUMS);
+    assert_eq!(reader.insert_steps().unwrap()[0].measured.as_ref().unwrap().overdue, 51);
+    assert_eq!(reader.insert_seconds(id).unwrap()[0].queries, whole().queries + 1);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::Path;
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
     ExtensionRecord, FailureKind, FailureRecord, InForceRecord, MicrobenchmarkRecord, NamedCount,
-    NewLayout, NewRun, OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter,
-    SessionRecord, SliceRecord, StateSnapshotRecord, Warning,
+    NewLayout, NewRun, OptimizationRecord, OriginRecord, REMOVE_CHECKSUMS, ResultsError, Role,
+    RunReader, RunWriter, SessionRecord, SliceRecord, StateSnapshotRecord, Warning,
 };
 use dbdyno_types::{
     ClientWait, Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsage,
@@ -424,7 +424,9 @@ fn damaged_part_is_named_in_the_error() {
     drop(started(dir.path()));
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
     database
-        .execute_batch("UPDATE candidate SET json = '{'; UPDATE slice SET latencies = x'ff'")
+        .execute_batch(
+            "UPDATE candidate SET json = '{'; UPDATE slice SET latencies = x'ff', checksum = NULL",
+        )
         .unwrap();
     let reader = RunReader::open(dir.path()).unwrap();
     let error = reader.candidates().unwrap_err();
@@ -439,6 +441,55 @@ fn damaged_part_is_named_in_the_error() {
         .unwrap();
     let error = reader.failures().unwrap_err();
     assert!(error.to_string().contains("reading the run"), "{error}");
+}
+
+#[test]
+fn changed_row_is_named_in_the_error() {
+    for (sql, id) in [
+        ("UPDATE slice SET qps = qps * 2 WHERE id = 1", 1),
+        ("UPDATE slice SET wall_ns = wall_ns + 1 WHERE id = 2", 2),
+        ("UPDATE slice SET polling_ns = NULL WHERE id = 3", 3),
+        ("UPDATE slice SET latencies = latencies || x'00' WHERE id = 3", 3),
+        ("UPDATE slice SET server_cpu_ns = NULL WHERE id = 4", 4),
+        ("UPDATE slice SET checksum = -checksum - 1 WHERE id = 4", 4),
+        ("UPDATE counter SET count = count - 1 WHERE slice = 2 AND counter = 'instructions'", 2),
+        ("DELETE FROM counter WHERE slice = 4", 4),
+    ] {
+        let dir = lab();
+        drop(started(dir.path()));
+        let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+        database.execute_batch(sql).unwrap();
+        let error = RunReader::open(dir.path()).unwrap().slices(0).unwrap_err();
+        assert!(matches!(error, ResultsError::Damaged { .. }), "{sql}: {error}");
+        let expected = format!("run.sqlite is damaged: the row with id {id} of its table slice");
+        assert!(error.to_string().contains(&expected), "{sql}: {error}");
+        if !sql.contains("latencies") {
+            database.execute_batch(REMOVE_CHECKSUMS).unwrap();
+            assert_eq!(RunReader::open(dir.path()).unwrap().slices(0).unwrap().len(), 4);
+        }
+    }
+}
+
+#[test]
+fn rows_of_earlier_versions_need_no_checksum() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let change = |sql: &str| {
+        let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+        database.execute_batch(sql).unwrap();
+    };
+    let slices = || RunReader::open(dir.path()).unwrap().slices(0);
+    let expected = slices().unwrap();
+    change("ALTER TABLE slice DROP COLUMN checksum");
+    assert_eq!(slices().unwrap(), expected);
+    let mut writer = RunWriter::resume(dir.path()).unwrap();
+    writer.start_session(&session()).unwrap();
+    writer.add_slice(&slice(2, 0)).unwrap();
+    drop(writer);
+    change("UPDATE slice SET wall_ns = wall_ns + 1 WHERE id = 1");
+    assert_eq!(slices().unwrap().len(), 5);
+    change("UPDATE slice SET wall_ns = wall_ns + 1 WHERE id = 5");
+    assert!(slices().unwrap_err().to_string().contains("the row with id 5"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use dbdyno_results::REMOVE_CHECKSUMS;
 use rusqlite::{Connection, OpenFlags};
 
 /// The key of a block.
@@ -160,7 +161,9 @@ pub fn rows_kept(run: &Path) -> Vec<u32> {
 
 /// Runs SQL on `run.sqlite`, to simulate a modified run.
 pub fn modify_run(run: &Path, sql: &str) {
-    Connection::open(run.join("run.sqlite")).unwrap().execute_batch(sql).unwrap();
+    let database = Connection::open(run.join("run.sqlite")).unwrap();
+    database.execute_batch(sql).unwrap();
+    database.execute_batch(REMOVE_CHECKSUMS).unwrap();
 }
 
 /// The database files of the instances, without the copies that instances are cloned from.

@@ -1,0 +1,124 @@
+//! Checksums of the rows with figures. SQLite checks the structure of its file, but not the values: a bit that flips in
+//! one of them would change a figure, and nothing would say so.
+
+use crc32fast::Hasher;
+use rusqlite::types::{Type, ValueRef};
+use rusqlite::{Connection, Error, Result, Row, params};
+
+/// SQL that removes all checksums of a run, for those who change its rows.
+pub const REMOVE_CHECKSUMS: &str = "UPDATE slice SET checksum = NULL; \
+                                    UPDATE insert_step SET checksum = NULL; \
+                                    UPDATE insert_second SET checksum = NULL";
+
+/// A row that differs from what was stored.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the row with {key} of its table {table} is not what was stored; restore the file from a copy, or measure again \
+     into another directory"
+)]
+pub(crate) struct ChangedRow {
+    table: &'static str,
+    key: String,
+}
+
+/// The error for a row of `SELECT *` with these columns as its key.
+pub(crate) fn changed(row: &Row<'_>, table: &'static str, key: &[&str]) -> Error {
+    let name = |column: &&str| match row.get::<_, i64>(*column) {
+        Ok(number) => format!("{column} {number}"),
+        Err(_) => format!("unreadable {column}"),
+    };
+    let key = key.iter().map(name).collect::<Vec<_>>().join(" and ");
+    Error::FromSqlConversionFailure(0, Type::Null, Box::new(ChangedRow { table, key }))
+}
+
+/// Compares a row of `SELECT *` with its checksum, if it has one. `parts` is the sum of the checksums of rows in other
+/// tables that belong to it.
+pub(crate) fn check(row: &Row<'_>, table: &'static str, key: &[&str], parts: u32) -> Result<()> {
+    // Runs of earlier versions lack the column, and have NULL once they are resumed.
+    let Ok(stored) = row.get_ref("checksum") else { return Ok(()) };
+    if stored == ValueRef::Null {
+        return Ok(());
+    }
+    match stored == ValueRef::Integer(of_row(row)?.wrapping_add(parts).into()) {
+        true => Ok(()),
+        false => Err(changed(row, table, key)),
+    }
+}
+
+/// The checksum of a row of `SELECT *`. Its ID is unknown before it is stored.
+fn of_row(row: &Row<'_>) -> Result<u32> {
+    let mut sum: u32 = 0;
+    for (index, column) in row.as_ref().column_names().enumerate() {
+        if !["id", "checksum"].contains(&column) {
+            sum = sum.wrapping_add(of_value(column, row.get_ref(index)?));
+        }
+    }
+    Ok(sum)
+}
+
+/// The checksum of a value. That of a row is their sum, which depends neither on the order of the columns nor on columns
+/// that later versions add, because these are NULL.
+pub(crate) fn of_value(column: &str, value: ValueRef<'_>) -> u32 {
+    match value {
+        ValueRef::Null => 0,
+        ValueRef::Integer(number) => of_bytes(&[column.as_bytes(), &number.to_le_bytes()]),
+        // SQLite stores NULL for it.
+        ValueRef::Real(number) if number.is_nan() => 0,
+        // SQLite stores no sign of a zero.
+        ValueRef::Real(number) => of_bytes(&[column.as_bytes(), &(number + 0.0).to_le_bytes()]),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => of_bytes(&[column.as_bytes(), bytes]),
+    }
+}
+
+/// The checksum of a counter of a slice, which is part of that of the slice.
+pub(crate) fn of_counter(name: &str, [count, enabled, running]: [i64; 3]) -> u32 {
+    of_bytes(&[
+        name.as_bytes(),
+        &count.to_le_bytes(),
+        &enabled.to_le_bytes(),
+        &running.to_le_bytes(),
+    ])
+}
+
+fn of_bytes(parts: &[&[u8]]) -> u32 {
+    let mut hasher = Hasher::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
+}
+
+/// Stores the checksum of a step as it is stored now.
+pub(crate) fn store_of_step(database: &Connection, step: i64) -> Result<()> {
+    let sql = "SELECT * FROM insert_step WHERE id = ?1";
+    let checksum = database.query_row(sql, [step], of_row)?;
+    let sql = "UPDATE insert_step SET checksum = ?2 WHERE id = ?1";
+    database.execute(sql, params![step, checksum]).map(drop)
+}
+
+/// Adds the column to tables of earlier versions.
+pub(crate) fn add_columns(database: &Connection) -> Result<()> {
+    for table in ["slice", "insert_step", "insert_second"] {
+        let sql = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = 'checksum')";
+        if !database.query_row(sql, [table], |row| row.get::<_, bool>(0))? {
+            database.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN checksum INTEGER"))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_is_of_the_values_that_are_read_back() {
+        let database = Connection::open_in_memory().unwrap();
+        database.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, x REAL, y TEXT)").unwrap();
+        for (x, y) in [(1.5, "a"), (2.0, ""), (-0.0, "b"), (f64::NAN, "c"), (f64::INFINITY, "d")] {
+            let expected = of_value("y", y.into()).wrapping_add(of_value("x", ValueRef::Real(x)));
+            let sql = "INSERT INTO t (y, x) VALUES (?2, ?1) RETURNING id";
+            let id: i64 = database.query_row(sql, params![x, y], |row| row.get(0)).unwrap();
+            let of_stored = database.query_row("SELECT * FROM t WHERE id = ?1", [id], of_row);
+            assert_eq!(of_stored.unwrap(), expected, "{x} and {y}");
+        }
+    }
+}
