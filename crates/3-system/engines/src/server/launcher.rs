@@ -1,5 +1,6 @@
 //! Running servers and their programs: as the server's user, with a guard, an empty environment and a log.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,6 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, kill_process, kill_process_group, umask};
 
 use super::error::system;
+use super::postgres_lock::DynamicMemory;
 use super::process::{POLL_INTERVAL, ServerProcess};
 use super::user::ServerUser;
 use super::{ServerDir, ServerError};
@@ -96,9 +98,11 @@ impl Launcher {
         let log = LogPosition::at_end_of(&self.server_dir.log());
         let started = Instant::now();
         let mut processes = self.spawn(command)?;
-        loop {
+        let mut memory = BTreeSet::new();
+        let result = loop {
+            memory.extend(DynamicMemory::of_descendants(processes.pid(), &self.server_dir.data()));
             if let Some(status) = processes.try_wait() {
-                return if status.success() {
+                break if status.success() {
                     Ok(())
                 } else {
                     Err(log.failure(doing, &describe_exit(status), directory))
@@ -106,14 +110,17 @@ impl Launcher {
             }
             // Some servers wait indefinitely for free disk space.
             if log.is_disk_full() {
-                return Err(log.failure(doing, "it waits for free disk space", directory));
+                break Err(log.failure(doing, "it waits for free disk space", directory));
             }
             if started.elapsed() > timeout {
                 let how = format!("it has not finished after {} s", timeout.as_secs());
-                return Err(log.failure(doing, &how, directory));
+                break Err(log.failure(doing, &how, directory));
             }
             std::thread::sleep(POLL_INTERVAL);
-        }
+        };
+        processes.kill();
+        memory.iter().for_each(DynamicMemory::remove);
+        result
     }
 
     fn open_log(&self) -> io::Result<File> {

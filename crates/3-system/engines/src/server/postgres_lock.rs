@@ -1,11 +1,11 @@
-//! Cleanup after a killed PostgreSQL server: its lock file, and a shared memory segment that
-//! otherwise only the next start in the same data directory removes.
+//! Cleanup after a killed PostgreSQL server: its lock file, a shared memory segment that otherwise
+//! only the next start in the same data directory removes, and another one that nothing removes.
 //!
-//! The segment is System V shared memory, which rustix does not cover; hence libc.
+//! The former is System V shared memory, which rustix does not cover; hence libc.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_units::Bytes;
@@ -83,9 +83,81 @@ impl Segment {
     }
 }
 
+/// A segment of POSIX shared memory of a PostgreSQL process. Servers have theirs in the data directory, but
+/// the processes of initdb are not configured yet: if one is killed, or aborts on a full disk, its segment stays.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DynamicMemory {
+    file: PathBuf,
+    inode: u64,
+}
+
+impl DynamicMemory {
+    /// The segments that a process and its descendants have mapped, if they work in `data`.
+    pub(crate) fn of_descendants(pid: u32, data: &Path) -> Vec<Self> {
+        let read =
+            |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let mut found = Vec::new();
+        if std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(data)) {
+            found.extend(read("maps").lines().filter_map(Self::parse));
+        }
+        let children = read(&format!("task/{pid}/children"));
+        let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+        found.extend(children.flat_map(|child| Self::of_descendants(child, data)));
+        found
+    }
+
+    /// Parses a line of `/proc/PID/maps`.
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split_whitespace().skip(4);
+        let inode = fields.next()?.parse().ok()?;
+        let file = fields.next()?;
+        let number = file.strip_prefix("/dev/shm/PostgreSQL.")?;
+        // The kernel marks one that is removed with another word.
+        let is_there = number.bytes().all(|byte| byte.is_ascii_digit()) && fields.next().is_none();
+        is_there.then(|| Self { file: PathBuf::from(file), inode })
+    }
+
+    /// Removes it if it is still there, once its processes have exited.
+    pub(crate) fn remove(&self) {
+        let found = std::fs::symlink_metadata(&self.file);
+        if found.is_ok_and(|found| found.is_file() && found.ino() == self.inode) {
+            // Fails only without permission.
+            let _ = std::fs::remove_file(&self.file);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dynamic_memory_is_known_by_name_and_inode() {
+        let maps = "\
+55d0a0000000-55d0a0001000 r--p 00000000 08:01 99                         /usr/lib/postgresql/15/bin/postgres
+7f0000000000-7f0000007000 rw-s 00000000 00:1c 17                         /dev/shm/PostgreSQL.4294967295
+7f0000010000-7f0000017000 rw-s 00000000 00:1c 18                         /dev/shm/PostgreSQL.12 (deleted)
+7f0000020000-7f0000027000 rw-s 00000000 00:1c 19                         /dev/shm/PostgreSQL.1/../x
+7f0000030000-7f0000037000 rw-p 00000000 00:00 0
+";
+        let found: Vec<_> = maps.lines().filter_map(DynamicMemory::parse).collect();
+        let file = PathBuf::from("/dev/shm/PostgreSQL.4294967295");
+        assert_eq!(found, [DynamicMemory { file, inode: 17 }]);
+    }
+
+    #[test]
+    fn only_the_same_dynamic_memory_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("segment");
+        std::fs::write(&file, "").unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let segment = DynamicMemory { file: file.clone(), inode };
+        DynamicMemory { inode: inode + 1, ..segment.clone() }.remove();
+        assert!(file.exists());
+        segment.remove();
+        assert!(!file.exists());
+        segment.remove();
+    }
 
     const KEY: libc::key_t = 0x6462_6479;
 
