@@ -363,6 +363,7 @@ fn program_in(system: ServerSystem, folder: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
 
@@ -417,34 +418,63 @@ mod tests {
         assert!(text.contains("running with --version") && text.contains("something else"));
     }
 
+    fn installation(program: &Path) -> Installation {
+        let opened = File::open(program).unwrap();
+        Installation {
+            system: ServerSystem::MySql,
+            program: program.to_owned(),
+            version: String::new(),
+            file_size: Bytes::default(),
+            file_state: opened.metadata().unwrap().into(),
+            sha256: Sha256::with_size_of(opened).unwrap().1.to_string(),
+            files: ProgramFiles { init_program: program.to_owned(), plugin_dir: None },
+        }
+    }
+
+    /// Checks a process that runs a copy of `sleep`, started in the program's directory.
+    fn check_started(installation: &Installation) -> Result<(), ServerError> {
+        let program = &installation.program;
+        let mut child = loop {
+            match Command::new(program).arg("60").current_dir(program.parent().unwrap()).spawn() {
+                // A process that another test is starting may still hold the file.
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {}
+                started => break started.unwrap(),
+            }
+        };
+        let checked = installation.check_process(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        checked
+    }
+
+    /// As releases of Debian are, whose programs name a loader in the unpacked tree.
+    #[test]
+    fn program_with_its_own_loader_is_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, loader) = (dir.path().join("mysqld"), dir.path().join("ld"));
+        let mut content = fs::read("/bin/sleep").unwrap();
+        let inside = content.windows(4).position(|bytes| bytes == b"/ld-").unwrap();
+        let start = content[..inside].iter().rposition(|byte| *byte == 0).unwrap() + 1;
+        let end = inside + content[inside..].iter().position(|byte| *byte == 0).unwrap();
+        fs::copy(OsStr::from_bytes(&content[start..end]), &loader).unwrap();
+        // Relative to the working directory, so that it is short enough wherever this is.
+        content[start..end].fill(0);
+        content[start..start + 2].copy_from_slice(b"ld");
+        fs::write(&program, content).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        check_started(&installation(&program)).unwrap();
+        fs::remove_file(&loader).unwrap();
+        let without = Command::new(&program).arg("0").current_dir(dir.path()).status();
+        assert!(without.is_err(), "it has another loader");
+    }
+
     #[test]
     fn exchanged_program_is_not_accepted() {
         let dir = tempfile::tempdir().unwrap();
         let (program, other) = (dir.path().join("mysqld"), dir.path().join("other"));
         fs::copy("/bin/sleep", &program).unwrap();
-        let opened = File::open(&program).unwrap();
-        let installation = Installation {
-            system: ServerSystem::MySql,
-            program: program.clone(),
-            version: String::new(),
-            file_size: Bytes::default(),
-            file_state: opened.metadata().unwrap().into(),
-            sha256: Sha256::with_size_of(opened).unwrap().1.to_string(),
-            files: ProgramFiles { init_program: program.clone(), plugin_dir: None },
-        };
-        let check = || {
-            let mut child = loop {
-                match Command::new(&program).arg("60").spawn() {
-                    // A process that another test is starting may still hold the file.
-                    Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {}
-                    started => break started.unwrap(),
-                }
-            };
-            let checked = installation.check_process(child.id());
-            child.kill().unwrap();
-            child.wait().unwrap();
-            checked
-        };
+        let installation = installation(&program);
+        let check = || check_started(&installation);
         check().unwrap();
         // The same content in another file.
         fs::copy(&program, &other).unwrap();
