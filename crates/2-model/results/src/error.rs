@@ -50,7 +50,10 @@ pub enum ResultsError {
     )]
     NoSpaceToStart(PathBuf),
     /// The run was removed by others.
-    #[error("{} was removed or moved meanwhile, and its run with it", .0.display())]
+    #[error(
+        "{} was removed or moved meanwhile, and its run with it: measure again, or put it back and \
+         continue with --resume", .0.display()
+    )]
     Gone(PathBuf),
     /// The database in the directory failed.
     #[error("{doing} in {}: {source}", path.display())]

@@ -301,13 +301,18 @@ impl RunWriter {
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, ResultsError> {
         let transaction = self.database.transaction();
-        transaction
+        let value = transaction
             .and_then(|transaction| {
                 let value = work(&transaction)?;
                 transaction.commit()?;
                 Ok(value)
             })
-            .map_err(|source| database_error(self.directory.path(), doing, source))
+            .map_err(|source| database_error(self.directory.path(), doing, source))?;
+        // SQLite can still write to a file that was removed.
+        match self.directory.database().try_exists() {
+            Ok(false) => Err(ResultsError::Gone(self.directory.path().to_owned())),
+            _ => Ok(value),
+        }
     }
 }
 

@@ -341,6 +341,16 @@ fn deleted_run_leaves_room_for_another() {
 }
 
 #[test]
+fn removed_run_is_noticed_when_a_slice_is_stored() {
+    let dir = lab();
+    let out = dir.path().join("run");
+    let mut writer = started(&out);
+    fs::remove_dir_all(&out).unwrap();
+    let error = writer.add_slice(&slice(2, 0)).unwrap_err();
+    assert!(matches!(error, ResultsError::Gone(_)), "{error}");
+}
+
+#[test]
 fn create_ignores_files_of_a_killed_creation() {
     let dir = lab();
     fs::write(dir.path().join("run.sqlite.new"), "half a database").unwrap();

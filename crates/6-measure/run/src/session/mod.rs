@@ -14,7 +14,7 @@ use std::path::Path;
 
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{CpuAssignment, CpuSet, clock, while_pinned};
-use dbdyno_results::{FailureKind, RunWriter, SessionRecord, Warning};
+use dbdyno_results::{FailureKind, ResultsError, RunDirectory, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
 
@@ -65,7 +65,7 @@ pub fn start_run(
     register(directory, results.identity().id.as_str());
     tracing::info!(directory = %directory.display(), "started a run");
     let done = Session::start(experiment, options, results).and_then(Session::run);
-    done.map_err(|error| error.with_places(experiment))
+    unless_removed(directory, done).map_err(|error| error.with_places(experiment))
 }
 
 /// Resumes the run in a directory.
@@ -75,7 +75,7 @@ pub fn continue_run(directory: &Path, options: &Options<'_>) -> Result<Outcome, 
     let (results, experiment) = open_stored_run(directory, options.trust)?;
     tracing::info!(directory = %directory.display(), "resumed a run");
     let done = Session::start(&experiment, options, results).and_then(Session::run);
-    done.map_err(|error| error.with_places(&experiment))
+    unless_removed(directory, done).map_err(|error| error.with_places(&experiment))
 }
 
 /// Extends the complete run in a directory: measures microbenchmarks for `more` time in all, first
@@ -93,7 +93,16 @@ pub fn extend_run(
     tracing::info!(directory = %directory.display(), %more, "extended a run");
     let mut session = Session::start(&experiment, options, results)?;
     session.extension = Some(extension);
-    session.run()
+    unless_removed(directory, session.run())
+}
+
+/// How the session ended, unless its run was removed: whatever failed then, failed because of that, and there
+/// is nothing to resume.
+fn unless_removed(directory: &Path, done: Result<Outcome, RunError>) -> Result<Outcome, RunError> {
+    match RunDirectory::at(directory).database().try_exists() {
+        Ok(false) => Err(ResultsError::Gone(directory.to_owned()).into()),
+        _ => done,
+    }
 }
 
 /// How measuring ended.
