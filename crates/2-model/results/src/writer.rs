@@ -81,8 +81,15 @@ impl RunWriter {
         database.close().map_err(|(_, source)| failed(source))?;
         std::fs::rename(path.join(UNFINISHED), directory.database())
             .map_err(io(directory.database()))?;
-        let database = Connection::open(directory.database()).map_err(failed)?;
-        Self::with_database(directory, database, lock)
+        let opened = Connection::open(directory.database()).map_err(failed);
+        let made = opened.and_then(|database| Self::with_database(directory, database, lock));
+        if made.is_err() {
+            // It would not be registered, so that it could be neither resumed nor replaced.
+            for suffix in ["", "-wal", "-shm"] {
+                let _ = std::fs::remove_file(path.join(format!("run.sqlite{suffix}")));
+            }
+        }
+        made
     }
 
     /// Open the run in an existing directory to resume it.

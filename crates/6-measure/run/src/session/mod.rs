@@ -60,9 +60,9 @@ pub fn start_run(
     let experiment = &experiment;
     let new_run = start::new_run(experiment, experiment_text);
     let mut results = RunWriter::create(directory, &new_run)?;
+    register(directory, results.identity().id.as_str());
     // Until the first is created.
     results.set_may_have_schemas(false)?;
-    register(directory, results.identity().id.as_str());
     tracing::info!(directory = %directory.display(), "started a run");
     let done = Session::start(experiment, options, results).and_then(Session::run);
     unless_removed(directory, done).map_err(|error| error.with_places(experiment))
