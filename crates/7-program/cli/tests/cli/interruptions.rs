@@ -154,6 +154,18 @@ fn run_killed_in_a_delete_resumes_with_full_tables() {
 }
 
 #[test]
+fn run_whose_directory_is_moved_ends_and_says_so() {
+    let test = TestDir::new();
+    let out = test.out();
+    let mut run = test.start(&THREE, &out, &[]);
+    wait_for_slices(&mut run, &out, READ);
+    let moved = test.path().join("moved");
+    std::fs::rename(&out, &moved).unwrap();
+    run.end().assert_code(1).assert_prints("was removed or moved meanwhile");
+    assert!(Stored::open(&moved).count_of(READ) >= 10);
+}
+
+#[test]
 fn resume_names_a_changed_candidate_and_fails_no_other() {
     let test = TestDir::new();
     let out = test.out();
