@@ -6,7 +6,9 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, Error, Result, Row, params};
 
 /// SQL that removes all checksums of a run, for those who change its rows.
-pub const REMOVE_CHECKSUMS: &str = "UPDATE slice SET checksum = NULL; \
+pub const REMOVE_CHECKSUMS: &str = "UPDATE microbenchmark SET checksum = NULL; \
+                                    UPDATE candidate SET checksum = NULL; \
+                                    UPDATE slice SET checksum = NULL; \
                                     UPDATE insert_step SET checksum = NULL; \
                                     UPDATE insert_second SET checksum = NULL";
 
@@ -34,15 +36,33 @@ pub(crate) fn changed(row: &Row<'_>, table: &'static str, key: &[&str]) -> Error
 /// Compares a row of `SELECT *` with its checksum, if it has one. `parts` is the sum of the checksums of rows in other
 /// tables that belong to it.
 pub(crate) fn check(row: &Row<'_>, table: &'static str, key: &[&str], parts: u32) -> Result<()> {
+    compare(row, table, key, || Ok(of_row(row)?.wrapping_add(parts)))
+}
+
+/// The JSON of a row of `SELECT *`, compared with its checksum, if it has one. The other columns repeat the JSON, or are
+/// updated.
+pub(crate) fn checked_json(row: &Row<'_>, table: &'static str) -> Result<String> {
+    let json: String = row.get("json")?;
+    compare(row, table, &["id"], || Ok(of_json(&json)))?;
+    Ok(json)
+}
+
+fn compare(
+    row: &Row<'_>,
+    table: &'static str,
+    key: &[&str],
+    checksum: impl FnOnce() -> Result<u32>,
+) -> Result<()> {
     // Runs of earlier versions lack the column, and have NULL once they are resumed.
     let Ok(stored) = row.get_ref("checksum") else { return Ok(()) };
-    if stored == ValueRef::Null {
+    if stored == ValueRef::Null || stored == ValueRef::Integer(checksum()?.into()) {
         return Ok(());
     }
-    match stored == ValueRef::Integer(of_row(row)?.wrapping_add(parts).into()) {
-        true => Ok(()),
-        false => Err(changed(row, table, key)),
-    }
+    Err(changed(row, table, key))
+}
+
+pub(crate) fn of_json(json: &str) -> u32 {
+    of_bytes(&[json.as_bytes()])
 }
 
 /// The checksum of a row of `SELECT *`. Its ID is unknown before it is stored.
@@ -96,7 +116,7 @@ pub(crate) fn store_of_step(database: &Connection, step: i64) -> Result<()> {
 
 /// Adds the column to tables of earlier versions.
 pub(crate) fn add_columns(database: &Connection) -> Result<()> {
-    for table in ["slice", "insert_step", "insert_second"] {
+    for table in ["microbenchmark", "candidate", "slice", "insert_step", "insert_second"] {
         let sql = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = 'checksum')";
         if !database.query_row(sql, [table], |row| row.get::<_, bool>(0))? {
             database.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN checksum INTEGER"))?;

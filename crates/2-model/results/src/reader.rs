@@ -14,7 +14,7 @@ use crate::records::{
     OptimizationRecord, SessionRecord, StateSnapshotRecord, StoredExperiment, setting,
 };
 use crate::schema::{EXTENSION, MAY_HAVE_SCHEMAS};
-use crate::{directory, identity, untrusted};
+use crate::{checksum, directory, identity, untrusted};
 
 /// Reads a run, even while another process writes it.
 #[derive(Debug)]
@@ -96,8 +96,8 @@ impl RunReader {
 
     /// The microbenchmarks in running order, and whether each is complete.
     pub fn microbenchmarks(&self) -> Result<Vec<(MicrobenchmarkRecord, bool)>, ResultsError> {
-        let rows = self.rows("SELECT json, done FROM microbenchmark ORDER BY id", |row| {
-            Ok((row.get::<_, String>(0)?, row.get(1)?))
+        let rows = self.rows("SELECT * FROM microbenchmark ORDER BY id", |row| {
+            Ok((checksum::checked_json(row, "microbenchmark")?, row.get("done")?))
         })?;
         rows.into_iter()
             .map(|(json, done)| Ok((self.parse("a microbenchmark", &json)?, done)))
@@ -126,7 +126,10 @@ impl RunReader {
 
     /// The candidates in the order of their numbers; empty until all builds are ready.
     pub fn candidates(&self) -> Result<Vec<CandidateRecord>, ResultsError> {
-        self.parsed("a candidate", "SELECT json FROM candidate ORDER BY id")
+        let rows = self.rows("SELECT * FROM candidate ORDER BY id", |row| {
+            checksum::checked_json(row, "candidate")
+        })?;
+        rows.iter().map(|json| self.parse("a candidate", json)).collect()
     }
 
     /// All optimizations of servers, in order.

@@ -32,6 +32,7 @@ CREATE TABLE microbenchmark (
     \"group\" TEXT NOT NULL,
     json TEXT NOT NULL,
     done INTEGER NOT NULL DEFAULT 0, -- 1 when its schedule is complete
+    checksum INTEGER,                -- of json; NULL in runs of earlier versions
     UNIQUE (name, clients)
 );
 
@@ -39,7 +40,8 @@ CREATE TABLE candidate (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     role TEXT NOT NULL,
-    json TEXT NOT NULL
+    json TEXT NOT NULL,
+    checksum INTEGER                 -- of json; NULL in runs of earlier versions
 );
 
 CREATE TABLE session (

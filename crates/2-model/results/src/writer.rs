@@ -208,12 +208,13 @@ impl RunWriter {
     pub fn add_candidates(&mut self, candidates: &[CandidateRecord]) -> Result<(), ResultsError> {
         self.write("storing the candidates", |database| {
             for (id, candidate) in (0_u32..).zip(candidates) {
-                let role = json(&candidate.role);
+                let (role, record) = (json(&candidate.role), json(candidate));
                 insert!(database, "candidate" {
                     "id": id,
                     "name": candidate.name,
                     "role": role.trim_matches('"'),
-                    "json": json(candidate),
+                    "json": record,
+                    "checksum": checksum::of_json(&record),
                 })?;
             }
             Ok(())
@@ -226,8 +227,9 @@ impl RunWriter {
         candidate: &CandidateRecord,
     ) -> Result<(), ResultsError> {
         self.write("storing the candidates", |database| {
-            let sql = "UPDATE candidate SET json = ?2 WHERE id = ?1";
-            database.execute(sql, params![number, json(candidate)]).map(drop)
+            let sql = "UPDATE candidate SET json = ?2, checksum = ?3 WHERE id = ?1";
+            let record = json(candidate);
+            database.execute(sql, params![number, record, checksum::of_json(&record)]).map(drop)
         })
     }
 
@@ -355,12 +357,14 @@ fn fill(
             set_meta(&transaction, key, &value)?;
         }
         for (id, microbenchmark) in (0_u32..).zip(&run.microbenchmarks) {
+            let record = json(microbenchmark);
             insert!(&transaction, "microbenchmark" {
                 "id": id,
                 "name": microbenchmark.name,
                 "clients": microbenchmark.clients,
                 "\"group\"": microbenchmark.group,
-                "json": json(microbenchmark),
+                "json": record,
+                "checksum": checksum::of_json(&record),
             })?;
         }
         transaction.commit()?;

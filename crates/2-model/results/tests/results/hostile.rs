@@ -79,7 +79,7 @@ fn rows_that_refer_to_nothing_are_damage() {
 fn too_many_pairs_are_refused() {
     let dir = changed(
         "WITH RECURSIVE n (x) AS (SELECT 2 UNION ALL SELECT x + 1 FROM n WHERE x < 60000) \
-         INSERT INTO microbenchmark SELECT x, x, 1, 'g', json, 1 FROM n \
+         INSERT INTO microbenchmark SELECT x, x, 1, 'g', json, 1, NULL FROM n \
          JOIN (SELECT json FROM microbenchmark WHERE id = 0)",
     );
     let error = RunReader::open(dir.path()).unwrap_err().to_string();

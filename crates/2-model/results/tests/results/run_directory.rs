@@ -435,7 +435,8 @@ fn damaged_part_is_named_in_the_error() {
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
     database
         .execute_batch(
-            "UPDATE candidate SET json = '{'; UPDATE slice SET latencies = x'ff', checksum = NULL",
+            "UPDATE candidate SET json = '{', checksum = NULL; \
+             UPDATE slice SET latencies = x'ff', checksum = NULL",
         )
         .unwrap();
     let reader = RunReader::open(dir.path()).unwrap();
@@ -478,6 +479,24 @@ fn changed_row_is_named_in_the_error() {
             assert_eq!(RunReader::open(dir.path()).unwrap().slices(0).unwrap().len(), 4);
         }
     }
+}
+
+#[test]
+fn changed_record_is_named_in_the_error() {
+    let dir = lab();
+    drop(started(dir.path()));
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    let sql = "UPDATE microbenchmark SET json = replace(json, 'point-1', 'point-3') WHERE id = 1; \
+               UPDATE candidate SET json = json_set(json, '$.name', 'case') WHERE id = 0";
+    database.execute_batch(sql).unwrap();
+    let reader = RunReader::open(dir.path()).unwrap();
+    let error = reader.microbenchmarks().unwrap_err().to_string();
+    assert!(error.contains("the row with id 1 of its table microbenchmark"), "{error}");
+    let error = reader.candidates().unwrap_err().to_string();
+    assert!(error.contains("the row with id 0 of its table candidate"), "{error}");
+    database.execute_batch(REMOVE_CHECKSUMS).unwrap();
+    assert_eq!(reader.candidates().unwrap()[0].name, "case");
+    assert_eq!(reader.microbenchmarks().unwrap()[1].0.group, "point-3");
 }
 
 #[test]
