@@ -132,8 +132,20 @@ impl SliceMeasured {
 /// Kept encoded, with about three bytes per pair, because a long run has millions: integers of variable length
 /// in the postcard format, each time as the difference from the previous one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct Latencies(Vec<u8>);
+
+impl From<Vec<(u64, u64)>> for Latencies {
+    fn from(counts: Vec<(u64, u64)>) -> Self {
+        Self::new(counts)
+    }
+}
+
+impl From<Latencies> for Vec<(u64, u64)> {
+    fn from(latencies: Latencies) -> Self {
+        latencies.counts().collect()
+    }
+}
 
 impl Latencies {
     /// From times and counts in any order.
