@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn compilers_in_process_groups_of_their_own_are_ended() {
         let dir = tempfile::tempdir().unwrap();
-        // As ninja does.
-        let script =
-            "trap 'kill $!; exit' TERM; setsid sleep 600 & echo $! > new; mv new pid; wait";
+        // As ninja does. A `wait` may begin just after the signal, and would not end.
+        let script = "trap 'kill $!; exit' TERM; setsid sleep 600 & echo $! > new; mv new pid; \
+                      while :; do sleep 0.1; done";
         let mut command = Command::new("sh");
         command.args(["-c", script]).current_dir(dir.path());
         let running = Running::start(command).unwrap();

@@ -834,6 +834,7 @@ postgresql against innodb: l.i1 24.8% more rows/s, 19.9% less CPU per row; l.x
 warning  CPU frequency governor: unknown (virtual machine). Frequency changes
          cannot be ruled out; compare the control's spread before you trust
          differences under 1%.
+flags    innodb, myrocks-with-a-long-name, postgresql: not audited
 rates    not sustained: myrocks-with-a-long-name in q1000
 longest  insert or query: innodb 29 ms in q1000, myrocks-with-a-long-name 1.9 s
          in q1000, postgresql 29 ms in q1000
