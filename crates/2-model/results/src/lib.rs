@@ -24,10 +24,11 @@ pub use identity::new_run_id;
 pub use reader::RunReader;
 pub use records::{
     AdjustedSetting, AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference,
-    CommandLinesRecord, DataSize, ExtensionRecord, FailureKind, FailureRecord, InForceRecord,
-    InsertPlanRecord, InsertStepPlan, InsertStepRecord, MicrobenchmarkRecord, NamedCount, NewRun,
-    OptimizationRecord, OriginRecord, ReleaseRecord, Role, SessionRecord, SliceRecord, StartedFrom,
-    StateSnapshotRecord, StatementRecord, StoredExperiment, StoredSchedule, Warning, setting,
+    CommandLinesRecord, DataSize, EngineCountsRecord, ExtensionRecord, FailureKind, FailureRecord,
+    InForceRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, MicrobenchmarkRecord,
+    NamedCount, NewRun, OptimizationRecord, OriginRecord, ReleaseRecord, Role, SessionRecord,
+    SliceRecord, StartedFrom, StateSnapshotRecord, StatementRecord, StoredExperiment,
+    StoredSchedule, Warning, setting,
 };
 pub use schema::FIGURES_VIEW;
 pub use writer::RunWriter;

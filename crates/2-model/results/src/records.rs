@@ -6,7 +6,9 @@ use std::fmt;
 
 use dbdyno_types::insert::StepMeasured;
 use dbdyno_types::server::{ServerSystem, SettingDefaults};
-use dbdyno_types::{ClientWait, Counting, NewLayout, ReleaseFile, SliceMeasured, StateSnapshot};
+use dbdyno_types::{
+    ClientWait, Counting, EngineCounts, NewLayout, ReleaseFile, SliceMeasured, StateSnapshot,
+};
 use dbdyno_units::{Bytes, Nanos, Share};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -483,6 +485,15 @@ pub struct StatementRecord {
     pub executions: u64,
     /// The sum of their response times.
     pub total: Nanos,
+}
+
+/// By how much the engine's own counters grew in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineCountsRecord {
+    pub restart: u32,
+    pub block: u32,
+    pub candidate: u32,
+    pub counts: EngineCounts,
 }
 
 /// Kind of a failure.

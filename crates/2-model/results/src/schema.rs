@@ -187,8 +187,9 @@ CREATE TABLE insert_second (
 ) WITHOUT ROWID;
 ";
 
-/// The tables of a script's statements. Runs of earlier versions have them once they are resumed.
-pub(crate) const STATEMENT_TABLES: &str = "
+/// The tables of a script's statements and of the engines' own counters. Runs of earlier versions have them once they
+/// are resumed.
+pub(crate) const ADDED_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS statement (
     id INTEGER PRIMARY KEY,
     text TEXT NOT NULL UNIQUE        -- normalized
@@ -200,6 +201,23 @@ CREATE TABLE IF NOT EXISTS statement_time (
     executions INTEGER NOT NULL,     -- those that were timed: in the lead-in
     response_ns INTEGER NOT NULL,    -- the sum of their response times
     PRIMARY KEY (slice, statement)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS engine_counter (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE        -- the engine's own
+);
+
+CREATE TABLE IF NOT EXISTS engine_reading (
+    slice INTEGER PRIMARY KEY REFERENCES slice,
+    statements INTEGER NOT NULL      -- in the lead-in and the timed part
+);
+
+CREATE TABLE IF NOT EXISTS engine_count (
+    slice INTEGER NOT NULL REFERENCES engine_reading,
+    counter INTEGER NOT NULL REFERENCES engine_counter,
+    growth INTEGER NOT NULL,         -- during these statements; no row: none
+    PRIMARY KEY (slice, counter)
 ) WITHOUT ROWID;
 ";
 

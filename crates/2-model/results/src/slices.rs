@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dbdyno_types::{Count, Counter, Counts, Latencies};
+use dbdyno_types::{Count, Counter, Counts, EngineCounts, Latencies};
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, params};
 
 use crate::checksum;
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
-use crate::records::{SliceRecord, StatementRecord};
+use crate::records::{EngineCountsRecord, SliceRecord, StatementRecord};
 use crate::schema::{Columns, Record, Stored as _, insert};
 use crate::writer::RunWriter;
 
@@ -90,12 +90,83 @@ impl RunWriter {
                             SELECT ?1, id, ?2, ?3 FROM statement WHERE text = ?4";
                 database.prepare_cached(time)?.execute(params![id, count, total, one.text])?;
             }
+            if let Some(counts) = &slice.measured.engine_counts {
+                add_engine_counts(database, id, counts)?;
+            }
             Ok(())
         })
     }
 }
 
+/// Stores by how much the engine's counters grew in a slice.
+fn add_engine_counts(
+    database: &Connection,
+    slice: i64,
+    EngineCounts { statements, growth }: &EngineCounts,
+) -> rusqlite::Result<()> {
+    insert!(database, "engine_reading" {
+        "slice": slice,
+        "statements": statements.cast_signed(),
+    })?;
+    for (name, growth) in growth {
+        let text = "INSERT OR IGNORE INTO engine_counter (name) VALUES (?1)";
+        database.prepare_cached(text)?.execute([name])?;
+        let count = "INSERT INTO engine_count (slice, counter, growth) \
+                     SELECT ?1, id, ?2 FROM engine_counter WHERE name = ?3";
+        database.prepare_cached(count)?.execute(params![slice, growth, name])?;
+    }
+    Ok(())
+}
+
 impl RunReader {
+    /// By how much the engines' own counters grew in slices of one microbenchmark, in order of execution. Empty if they
+    /// were not read.
+    pub fn engine_counts(
+        &self,
+        microbenchmark: u32,
+    ) -> Result<Vec<EngineCountsRecord>, ResultsError> {
+        if !self.has_table("engine_reading")? {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "SELECT slice.id, restart, block, candidate, engine_reading.statements, name, growth \
+             FROM slice JOIN engine_reading ON engine_reading.slice = slice.id \
+             LEFT JOIN engine_count ON engine_count.slice = slice.id \
+             LEFT JOIN engine_counter ON engine_counter.id = engine_count.counter \
+             WHERE microbenchmark = {microbenchmark} AND warmup = 0 ORDER BY slice.id"
+        );
+        let rows = self.rows(&sql, |row| {
+            let counter: Option<String> = row.get(5)?;
+            let growth: Option<i64> = row.get(6)?;
+            let record = EngineCountsRecord {
+                restart: row.get(1)?,
+                block: row.get(2)?,
+                candidate: row.get(3)?,
+                counts: EngineCounts {
+                    statements: row.get::<_, i64>(4)?.cast_unsigned(),
+                    growth: counter.zip(growth).into_iter().collect(),
+                },
+            };
+            Ok((row.get::<_, i64>(0)?, record))
+        })?;
+        let mut all: Vec<(i64, EngineCountsRecord)> = Vec::new();
+        for (slice, record) in rows {
+            match all.last_mut() {
+                Some((last, known)) if *last == slice => {
+                    known.counts.growth.extend(record.counts.growth);
+                }
+                _ => all.push((slice, record)),
+            }
+        }
+        Ok(all.into_iter().map(|(_, record)| record).collect())
+    }
+
+    /// Whether the run has a table that those of earlier versions lack.
+    fn has_table(&self, name: &str) -> Result<bool, ResultsError> {
+        let exists = format!("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '{name}')");
+        Ok(self.rows(&exists, |row| row.get::<_, bool>(0))? == [true])
+    }
+
     /// The times of a script's statements in the counted slices of one microbenchmark, in order of execution, by
     /// statement. Empty if it is not a script, or was measured by a version that timed none.
     pub fn statement_times(
@@ -103,8 +174,7 @@ impl RunReader {
         microbenchmark: u32,
     ) -> Result<BTreeMap<String, Vec<StatementRecord>>, ResultsError> {
         let mut statements: BTreeMap<String, Vec<StatementRecord>> = BTreeMap::new();
-        let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'statement_time')";
-        if self.rows(exists, |row| row.get::<_, bool>(0))? != [true] {
+        if !self.has_table("statement_time")? {
             return Ok(statements);
         }
         let sql = format!(

@@ -14,7 +14,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::directory::RunDirectory;
 use crate::error::{ResultsError, database_error};
-use crate::schema::{APPLICATION_ID, FIGURES_VIEW, FORMAT, STATEMENT_TABLES, TABLES};
+use crate::schema::{ADDED_TABLES, APPLICATION_ID, FIGURES_VIEW, FORMAT, TABLES};
 
 /// Size limit of one value in bytes: the largest are audits, of a few megabytes.
 const MAX_VALUE: i32 = 64 << 20;
@@ -201,7 +201,7 @@ fn restrict(database: &mut Connection) -> rusqlite::Result<()> {
 fn tables() -> rusqlite::Result<Vec<String>> {
     let empty = Connection::open_in_memory()?;
     empty.execute_batch(TABLES)?;
-    empty.execute_batch(STATEMENT_TABLES)?;
+    empty.execute_batch(ADDED_TABLES)?;
     let mut query = empty.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
     query.query_map([], |row| row.get(0))?.collect()
 }

@@ -16,8 +16,7 @@ use crate::records::{
     StateSnapshotRecord, setting,
 };
 use crate::schema::{
-    APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, STATEMENT_TABLES, TABLES,
-    insert,
+    ADDED_TABLES, APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, TABLES, insert,
 };
 use crate::slices::{remove_latency_buckets, store_latency_buckets};
 use crate::{checksum, directory, identity, untrusted};
@@ -120,7 +119,7 @@ impl RunWriter {
             database.pragma_update(None, "journal_mode", "wal")?;
             database.pragma_update(None, "synchronous", "normal")?;
             database.pragma_update(None, "foreign_keys", true)?;
-            database.execute_batch(STATEMENT_TABLES)?;
+            database.execute_batch(ADDED_TABLES)?;
             checksum::add_columns(&database)
         };
         set_up().map_err(|e| database_error(directory.path(), "opening the run's database", e))?;

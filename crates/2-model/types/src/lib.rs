@@ -35,6 +35,7 @@ pub use run_identity::{NotARunId, RunId, RunIdentity};
 pub use sha256::{CertificateFingerprint, InvalidFingerprint};
 pub use sha256::{NotASha256, Sha256};
 pub use slice::{
-    Latencies, LatencyCounts, ServerUsage, SliceMeasured, StateSnapshot, StatementTimes,
+    EngineCounts, Latencies, LatencyCounts, ServerUsage, SliceMeasured, StateSnapshot,
+    StatementTimes,
 };
 pub use work::{ClientWait, MatrixCell, MatrixLevel, Metric, Work};

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::mem;
 
 use dbdyno_units::{Bytes, Energy, Nanos, Qps};
@@ -61,6 +62,36 @@ pub struct SliceMeasured {
     /// Response times of a script's statements before the timed part; empty if unknown, and in stored slices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statement_times: Vec<StatementTimes>,
+    /// The growth of the engine's own counters in the lead-in and the timed part; `None` if they were not read, and in
+    /// stored slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_counts: Option<EngineCounts>,
+}
+
+/// By how much the counters of an engine grew in a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineCounts {
+    /// Statements meanwhile, in the lead-in and the timed part.
+    pub statements: u64,
+    /// The counters that changed, by name, without the changes that reading causes. A negative one is a level.
+    pub growth: BTreeMap<String, i64>,
+}
+
+impl EngineCounts {
+    /// From three readings: the second directly after the first, which shows what a reading changes, and the last one
+    /// after the statements.
+    pub fn between([first, second, last]: [&BTreeMap<String, u64>; 3], statements: u64) -> Self {
+        let grew = |(name, last): (&String, &u64)| {
+            let (first, second) = (first.get(name)?, second.get(name)?);
+            let of_reading = second.checked_sub(*first).unwrap_or_default();
+            let growth = match last.checked_sub(*second) {
+                Some(growth) => growth.saturating_sub(of_reading).cast_signed(),
+                None => last.wrapping_sub(*second).cast_signed(),
+            };
+            (growth != 0).then(|| (name.clone(), growth))
+        };
+        Self { statements, growth: last.iter().filter_map(grew).collect() }
+    }
 }
 
 /// The executions of a script's statement in a slice, as far as they were timed.
@@ -288,6 +319,19 @@ mod tests {
         let found = all.statement_times.iter().map(|one| (one.executions, one.total));
         let micros = Nanos::from_micros;
         assert_eq!(found.collect::<Vec<_>>(), [(4, micros(42)), (2, micros(50))]);
+    }
+
+    #[test]
+    fn growth_of_counters_excludes_that_of_reading() {
+        let reading = |values: [u64; 4]| -> BTreeMap<String, u64> {
+            let names = ["commits", "readings", "level", "idle"].map(str::to_owned);
+            names.into_iter().zip(values).collect()
+        };
+        let [first, second] = [reading([10, 4, 7, 3]), reading([10, 5, 9, 3])];
+        let last = reading([25, 6, 2, 3]);
+        let counts = EngineCounts::between([&first, &second, &last], 15);
+        let expected = [("commits".to_owned(), 15), ("level".to_owned(), -7)];
+        assert_eq!((counts.statements, counts.growth), (15, BTreeMap::from(expected)));
     }
 
     #[test]

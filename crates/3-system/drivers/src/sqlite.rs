@@ -33,6 +33,20 @@ const SQLITE_OPEN_NOMUTEX: c_int = 0x8000;
 /// The statement will be used many times.
 const SQLITE_PREPARE_PERSISTENT: u32 = 0x1;
 
+/// Counters of a connection (<https://sqlite.org/c3ref/c_dbstatus_options.html>).
+const OF_CONNECTION: [(&str, c_int); 4] =
+    [("cache_hit", 7), ("cache_miss", 8), ("cache_write", 9), ("cache_spill", 12)];
+
+/// Counters of a statement (<https://sqlite.org/c3ref/c_stmtstatus_counter.html>).
+const OF_STATEMENT: [(&str, c_int); 6] = [
+    ("fullscan_step", 1),
+    ("sort", 2),
+    ("autoindex", 3),
+    ("vm_step", 4),
+    ("reprepare", 5),
+    ("run", 6),
+];
+
 type Db = *mut c_void;
 type Stmt = *mut c_void;
 type BusyCallback = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
@@ -78,14 +92,17 @@ api! {
     column_text: fn(Stmt, c_int) -> *const u8;
     column_type: fn(Stmt, c_int) -> c_int;
     compileoption_get: fn(c_int) -> *const c_char;
+    db_status: fn(Db, c_int, *mut c_int, *mut c_int, c_int) -> c_int;
     errmsg: fn(Db) -> *const c_char;
     extended_errcode: fn(Db) -> c_int;
     finalize: fn(Stmt) -> c_int;
     libversion: fn() -> *const c_char;
+    next_stmt: fn(Db, Stmt) -> Stmt;
     open_v2: fn(*const c_char, *mut Db, c_int, *const c_char) -> c_int;
     prepare_v3: fn(Db, *const c_char, c_int, u32, *mut Stmt, *mut *const c_char) -> c_int;
     reset: fn(Stmt) -> c_int;
     step: fn(Stmt) -> c_int;
+    stmt_status: fn(Stmt, c_int, c_int) -> c_int;
 }
 
 /// A SQLite shared library, loaded into this process.
@@ -211,6 +228,33 @@ impl SqliteConnection {
                     .then(|| unsafe { CStr::from_ptr(text.cast()) }.to_string_lossy().into_owned())
             })
             .collect()
+    }
+
+    /// What the connection has counted since it was opened, and its prepared statements since they were prepared: names
+    /// of SQLite without their prefixes, in lower case.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let functions = &*self.library.functions;
+        let of_connection = OF_CONNECTION.map(|(name, number)| {
+            let (mut now, mut most) = (0, 0);
+            // SAFETY: the handle is open, and there are places for both values.
+            unsafe { (functions.db_status)(self.db, number, &raw mut now, &raw mut most, 0) };
+            (name.to_owned(), u64::from(now.cast_unsigned()))
+        });
+        let mut of_statements = OF_STATEMENT.map(|(name, _)| (name.to_owned(), 0));
+        let mut statement = ptr::null_mut();
+        loop {
+            // SAFETY: the handle is open, and the statement is null or one of its own.
+            statement = unsafe { (functions.next_stmt)(self.db, statement) };
+            if statement.is_null() {
+                break;
+            }
+            for ((_, sum), (_, number)) in of_statements.iter_mut().zip(OF_STATEMENT) {
+                // SAFETY: the statement is prepared. Its counters are not reset.
+                let count = unsafe { (functions.stmt_status)(statement, number, 0) };
+                *sum += u64::from(count.cast_unsigned());
+            }
+        }
+        of_connection.into_iter().chain(of_statements).collect()
     }
 
     /// The raw `sqlite3*`, to measure against the bare C API.

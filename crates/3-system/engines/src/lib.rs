@@ -128,6 +128,10 @@ pub trait Engine: Clone + Send + 'static {
         Ok(())
     }
 
+    /// Counters of the system that grow while it works, by name, with some levels among them. Those of an embedded
+    /// system are of this connection; empty if the system has none that are up to date.
+    fn counters(&self, connection: &mut Self::Connection) -> Result<Vec<(String, u64)>, Error>;
+
     /// Settles the database: no background work is left, statistics are up to date.
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error>;
 
@@ -176,6 +180,15 @@ pub enum TableCreation<'a> {
 fn column(connection: &mut impl Connection, sql: &str) -> Result<Vec<String>, Error> {
     let rows = connection.query(sql)?;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+}
+
+/// The rows of a name and a whole number, without others.
+fn numbers_by_name(rows: Vec<Vec<Option<String>>>) -> Vec<(String, u64)> {
+    let number = |row: Vec<Option<String>>| {
+        let mut row = row.into_iter();
+        Some((row.next()??, row.next()??.parse().ok()?))
+    };
+    rows.into_iter().filter_map(number).collect()
 }
 
 fn failed(doing: impl Into<String>, message: impl Into<String>) -> Error {

@@ -143,6 +143,9 @@ pub trait State: Dialect {
         Ok(())
     }
 
+    /// See [`Engine::counters`].
+    fn counters(connection: &mut Self::Connection) -> Result<Vec<(String, u64)>, Error>;
+
     fn settle(connection: &mut Self::Connection, settings: &ServerAccess) -> Result<(), Error>;
 
     fn warm(connection: &mut Self::Connection, tables: &[Table]) -> Result<(), Error>;
@@ -298,6 +301,10 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
 
     fn count_work(&self, connection: &mut Self::Connection) -> Result<(), Error> {
         D::count_work(connection)
+    }
+
+    fn counters(&self, connection: &mut Self::Connection) -> Result<Vec<(String, u64)>, Error> {
+        D::counters(connection)
     }
 
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {

@@ -128,6 +128,10 @@ impl Engine for Sqlite {
         connection.run(&format!("CREATE INDEX {index} ON {name} (k)"))
     }
 
+    fn counters(&self, connection: &mut Self::Connection) -> Result<Vec<(String, u64)>, Error> {
+        Ok(connection.counters())
+    }
+
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
         connection.run("ANALYZE")?;
         if self.settings.journal_mode == "wal" {

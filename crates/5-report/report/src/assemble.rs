@@ -3,6 +3,7 @@
 
 mod absolute;
 mod contrasts;
+mod engine_counters;
 pub(crate) mod inserts;
 mod records;
 mod statements;
@@ -13,8 +14,8 @@ use absolute::{
     Background, Cpus, PercentileRatios, SystemKind, absolute, cpu_per_query, switches_per_query,
 };
 use dbdyno_results::{
-    CandidateRecord, FailureRecord, MicrobenchmarkRecord, ResultsError, Role, RunReader,
-    SliceRecord, StatementRecord,
+    CandidateRecord, EngineCountsRecord, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
+    RunReader, SliceRecord, StatementRecord,
 };
 use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
@@ -59,7 +60,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let order = run.block_order(id)?;
             let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
             let statements = run.statement_times(id)?;
-            let mut one = Measured { order, statements, ..one };
+            let engine_counts = run.engine_counts(id)?;
+            let mut one = Measured { order, statements, engine_counts, ..one };
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.drop_details();
@@ -157,6 +159,7 @@ struct Measured {
     order: BTreeMap<(u32, u32), i64>,
     /// The timed statements of a script, by normalized text.
     statements: BTreeMap<String, Vec<StatementRecord>>,
+    engine_counts: Vec<EngineCountsRecord>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     relative: Vec<Relative>,
@@ -218,6 +221,7 @@ impl Measured {
             background,
             order: BTreeMap::new(),
             statements: BTreeMap::new(),
+            engine_counts: Vec::new(),
             own,
             relative: Vec::new(),
             control: candidates.iter().position(|one| one.role == Role::Control),
@@ -411,6 +415,7 @@ impl Measured {
                 relative_counters: relative.counters.clone(),
                 response_times: self.response_times(number, failed, times),
                 statements: self.relative_statements(number, of_statements, failed),
+                engine_counters: self.engine_counters(number, (candidate, &candidates[0])),
                 verdict: match verdict {
                     Verdict::Unknown if alone => Verdict::NoInterval,
                     known => known,

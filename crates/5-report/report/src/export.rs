@@ -15,6 +15,7 @@ pub use crate::sections::operations::relative_csv;
 use crate::key_results::{self, KeyResult};
 use crate::metric::Grouping;
 use crate::model::{MicrobenchmarkRows, Report};
+use crate::sections::engine_counters::engine_counters_csv;
 use crate::sections::inserts::{series_csv, steps_csv};
 use crate::sections::key_results::summary_csv;
 use crate::sections::operations::{counters_csv, latency_csv};
@@ -138,6 +139,11 @@ pub fn tables(report: &Report) -> Vec<(&'static str, String)> {
     add(!report.effects.is_empty(), "effects.csv", effects_csv);
     add(!report.series.is_empty(), "changes.csv", changes_csv);
     let mut rows = all.iter().flat_map(|one| &one.rows);
+    add(
+        rows.clone().any(|row| !row.engine_counters.is_empty()),
+        "engine_counters.csv",
+        engine_counters_csv,
+    );
     add(rows.any(|row| !row.statements.is_empty()), "statements.csv", statements_csv);
     tables
 }

@@ -5,6 +5,7 @@ use dbdyno_text::{Cell, Column, Row, Table, escape, markdown};
 
 use crate::metric::Grouping;
 use crate::model::{Report, Role, RunStatus};
+use crate::sections::engine_counters::engine_counters;
 use crate::sections::key_results::{key_results, summaries};
 use crate::sections::overview::notes;
 use crate::sections::series::effects;
@@ -29,6 +30,7 @@ pub fn render(report: &Report) -> String {
         sections.push(scaling(report, Grouping::Five, output));
         sections.push(groups::microbenchmarks(report));
         sections.push(statements(report, output));
+        sections.push(engine_counters(report, output));
     }
     let mut last = Section::new("notes", "");
     let notes = notes(report, output);

@@ -310,6 +310,9 @@ pub struct Row {
     /// The statements of a script, those that contribute most to the difference first; empty if unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub statements: Vec<RelativeStatement>,
+    /// The engine's own counters that certainly grow otherwise than the baseline's, the largest ratio first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub engine_counters: Vec<RelativeCounter>,
     pub verdict: Verdict,
     pub cpu_verdict: Verdict,
     pub trusted_metric: Metric,
@@ -321,6 +324,18 @@ pub struct Row {
     pub ratios: Vec<f64>,
     /// The median of each restart, in order; one value without restarts.
     pub restart_medians: Vec<f64>,
+}
+
+/// A counter of the engine that certainly grows otherwise than the baseline's.
+#[derive(Clone, Debug, Serialize)]
+pub struct RelativeCounter {
+    /// The engine's own name.
+    pub counter: String,
+    /// By how much the baseline's grows per query; 0 if it never does.
+    pub baseline_per_query: f64,
+    pub per_query: f64,
+    /// `None` if one of them never grows.
+    pub relative: Option<Estimate>,
 }
 
 /// Verdict on a ratio to the baseline.

@@ -466,6 +466,7 @@ fn row(
         relative_counters: BTreeMap::new(),
         response_times: response_times(candidate.role, effect),
         statements: Vec::new(),
+        engine_counters: Vec::new(),
         verdict: Verdict::of_estimate(Metric::Qps, &estimate, floor),
         cpu_verdict: match candidate.role {
             // The control equals the baseline: all differences are noise.

@@ -6,6 +6,7 @@
 //! where the outputs order their sections (`terminal.rs`, `html.rs`, `markdown.rs`).
 
 pub(crate) mod builds;
+pub(crate) mod engine_counters;
 pub(crate) mod groups;
 pub(crate) mod inserts;
 pub(crate) mod key_results;

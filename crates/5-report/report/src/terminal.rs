@@ -16,6 +16,7 @@ use crate::model::{
     Row, RunStatus, Verdict,
 };
 use crate::sections::builds::{builds, flags};
+use crate::sections::engine_counters::engine_counters;
 use crate::sections::inserts::Extent;
 use crate::sections::key_results::{key_results as key_results_section, summaries};
 use crate::sections::operations::{Part, counters, operations};
@@ -94,6 +95,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         sections.extend(parts.map(|part| operations(report, part, &members, Output::Terminal)));
         sections.push(counters(report, Output::Terminal));
         sections.push(statements(report, Output::Terminal));
+        sections.push(engine_counters(report, Output::Terminal));
     }
     if !by_series {
         sections.push(summaries(report, Metric::Qps, grouping, Output::Terminal));

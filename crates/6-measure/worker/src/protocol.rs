@@ -266,6 +266,8 @@ pub struct SliceRequest {
     pub lead_in: Option<Quota>,
     /// Quota of the timed part.
     pub quota: Quota,
+    /// Whether the engine's own counters are read, before the lead-in and after the timed part.
+    pub counters: bool,
 }
 
 /// How long caches and branch predictors take to refill after slices of other candidates. Without a

@@ -83,6 +83,8 @@ pub struct BlockPlan {
     pub first_block: u32,
     /// Number of warm-up blocks, starting with the first block.
     pub warmup_blocks: u32,
+    /// Number of blocks after them in which the engines' own counters are read.
+    pub counted_blocks: u32,
     pub clients: u32,
     pub slice: Nanos,
     /// The condition that ends a slice.
@@ -211,7 +213,10 @@ impl Schedule {
             Some(measured) => Quota::Events(measured.events),
             None => Quota::Time(self.plan.slice),
         };
-        SliceRequest { block, clients: Some(self.plan.clients), lead_in: self.lead_in, quota }
+        let first = self.plan.first_block + self.plan.warmup_blocks;
+        let counters = (first..first + self.plan.counted_blocks).contains(&block);
+        let clients = Some(self.plan.clients);
+        SliceRequest { block, clients, lead_in: self.lead_in, quota, counters }
     }
 }
 
@@ -241,10 +246,20 @@ mod tests {
         microbenchmark: 0,
         first_block: 0,
         warmup_blocks: 2,
+        counted_blocks: 3,
         clients: 1,
         slice: Nanos::from_millis(10),
         pace: Pace::Events,
     };
+
+    #[test]
+    fn counters_are_read_in_the_first_blocks_after_warm_up() {
+        let mut schedule = Schedule::new(BlockPlan { pace: Pace::Time, ..PLAN }, vec![true; 2]);
+        let slices: Vec<ScheduledSlice> = schedule.by_ref().take(16).collect();
+        let counted = slices.iter().filter(|slice| slice.request.counters);
+        let blocks: Vec<u32> = counted.map(|slice| slice.block).collect();
+        assert_eq!(blocks, [2, 2, 3, 3, 4, 4]);
+    }
 
     #[test]
     fn every_candidate_has_one_slice_in_every_block() {

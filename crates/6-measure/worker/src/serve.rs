@@ -1,8 +1,10 @@
 //! The worker's side of the protocol.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::marker::PhantomData;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dbdyno_drivers::{Connection, NonBlockingConnection};
@@ -11,7 +13,7 @@ use dbdyno_engines::{
     Engine, InsertEngine, SchemaRemoval, Table, WithServerEngine, with_server_engine,
 };
 use dbdyno_machine::{Calibration, CpuSet, ProcessTree, TickSource, Ticks, WithTicks, pin_process};
-use dbdyno_types::{SliceMeasured, StateSnapshot};
+use dbdyno_types::{EngineCounts, SliceMeasured, StateSnapshot};
 use dbdyno_workloads::insert;
 use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
@@ -165,6 +167,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             tables,
             own_tables,
             ran_script: false,
+            observer: None,
         };
         let mut interrupted = false;
         while let Some(request) = receive::<Request>(requests)? {
@@ -234,6 +237,8 @@ struct Instance<E: InsertEngine, D, T> {
     own_tables: bool,
     /// Whether a script may have changed settings of the connections.
     ran_script: bool,
+    /// The connection that reads the server's counters; `None` until they are read.
+    observer: Option<E::Connection>,
 }
 
 impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E, D, T> {
@@ -349,17 +354,61 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
     }
 
     /// Runs a slice. A server's usage is read before the lead-in, and before and after the timed
-    /// part.
+    /// part; the engine's counters, if they are requested, before the lead-in and after the timed part.
     fn slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
-        let Some(monitor) = &mut self.monitor else {
-            return self.clients.slice(SlicePart::Whole, request);
+        let background = self.monitor.as_mut().and_then(ServerMonitor::background);
+        let counters = request.counters.then(|| (self.counters(), self.counters()));
+        let mut measured = match &mut self.monitor {
+            None => self.clients.slice(SlicePart::Whole, request)?,
+            Some(monitor) => {
+                self.clients.slice(SlicePart::LeadIn, request)?;
+                let started = monitor.start(background);
+                let measured = self.clients.slice(SlicePart::Timed, request)?;
+                let TimedUsage { server, counts, energy } = monitor.end(started);
+                SliceMeasured { server, counts, energy, ..measured }
+            }
         };
-        let background = monitor.background();
-        self.clients.slice(SlicePart::LeadIn, request)?;
-        let started = monitor.start(background);
-        let measured = self.clients.slice(SlicePart::Timed, request)?;
-        let TimedUsage { server, counts, energy } = monitor.end(started);
-        Ok(SliceMeasured { server, counts, energy, ..measured })
+        let statements = measured.lead_in_statements.map(|count| count + measured.statements);
+        if let (Some((Some(first), Some(second))), Some(statements)) = (counters, statements) {
+            measured.engine_counts = self
+                .counters()
+                .map(|last| EngineCounts::between([&first, &second, &last], statements));
+            if let Some(monitor) = &mut self.monitor {
+                // Reading is no background work.
+                monitor.interrupt();
+            }
+        }
+        Ok(measured)
+    }
+
+    /// The system's counters, of an embedded system over all its connections; `None` if it has none, or they cannot be
+    /// read, which must not end the measurement.
+    fn counters(&mut self) -> Option<BTreeMap<String, u64>> {
+        let engine = self.engines[self.connected].clone();
+        if E::SHARES_CACHE {
+            let own = engine.clone();
+            self.clients.each(move |connection| Ok(own.count_work(connection)?)).ok()?;
+            let connection = match &mut self.observer {
+                Some(connection) => connection,
+                none => none.insert(engine.connect_to_administer().ok()?),
+            };
+            engine.count_work(connection).ok()?;
+            let all: BTreeMap<String, u64> =
+                engine.counters(connection).ok()?.into_iter().collect();
+            return Some(all).filter(|all| !all.is_empty());
+        }
+        let sums = Arc::new(Mutex::new(BTreeMap::new()));
+        let all = Arc::clone(&sums);
+        let add = move |connection: &mut E::Connection| {
+            let mut sums = all.lock().unwrap_or_else(PoisonError::into_inner);
+            for (name, value) in engine.counters(connection)? {
+                *sums.entry(name).or_insert(0) += value;
+            }
+            Ok(())
+        };
+        self.clients.each(add).ok()?;
+        let sums = std::mem::take(&mut *sums.lock().unwrap_or_else(PoisonError::into_inner));
+        Some(sums)
     }
 
     /// As [`Self::slice`], for a server on another host: dbdyno takes the readings there, on request. None

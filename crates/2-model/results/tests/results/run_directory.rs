@@ -10,8 +10,8 @@ use dbdyno_results::{
     RunReader, RunWriter, SessionRecord, SliceRecord, StateSnapshotRecord, Warning,
 };
 use dbdyno_types::{
-    ClientWait, Count, Counted, Counter, Counting, Counts, Latencies, Missing, ServerUsage,
-    SliceMeasured, StateSnapshot, StatementTimes,
+    ClientWait, Count, Counted, Counter, Counting, Counts, EngineCounts, Latencies, Missing,
+    ServerUsage, SliceMeasured, StateSnapshot, StatementTimes,
 };
 use dbdyno_units::{Bytes, Energy, Nanos, Qps, Share};
 use rusqlite::Connection;
@@ -172,6 +172,7 @@ pub(crate) fn slice(block: u32, candidate: u32) -> SliceRecord {
             statements: 7,
             // Not stored.
             lead_in_statements: None,
+            engine_counts: None,
             rows: 8,
             affected: 9,
             digest: u64::MAX - u64::from(block),
@@ -565,6 +566,27 @@ fn updated_session_record_keeps_other_sessions() {
     let sessions = writer.reader().unwrap().sessions().unwrap();
     assert_eq!(sessions[1].counting, [None, Some(counting())]);
     assert_eq!(sessions[0].elapsed, Nanos::from_secs(5));
+}
+
+#[test]
+fn growth_of_engine_counters_is_stored_with_the_slices_in_which_they_were_read() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    let of = |growth: &[(&str, i64)]| {
+        let growth = growth.iter().map(|(name, growth)| ((*name).to_owned(), *growth)).collect();
+        EngineCounts { statements: 70, growth }
+    };
+    let counts = [of(&[("commits", 70), ("level", -3)]), of(&[]), of(&[("commits", i64::MAX)])];
+    for (block, counts) in (2..).zip(&counts) {
+        let mut slice = slice(block, 1);
+        slice.measured.engine_counts = Some(counts.clone());
+        writer.add_slice(&slice).unwrap();
+    }
+    let read = writer.reader().unwrap().engine_counts(0).unwrap();
+    let keys: Vec<(u32, u32, u32)> =
+        read.iter().map(|one| (one.restart, one.block, one.candidate)).collect();
+    assert_eq!(keys, [(3, 2, 1), (3, 3, 1), (3, 4, 1)], "others were not read");
+    assert!(read.iter().map(|one| &one.counts).eq(&counts));
 }
 
 #[test]

@@ -10,10 +10,14 @@ use super::{MySqlDialect, innodb, number, quoted_name, quoted_text, rocksdb};
 use crate::marker::MARKER;
 use crate::server::ServerAccess;
 use crate::server_engine::State;
-use crate::{Table, column, failed};
+use crate::{Table, column, failed, numbers_by_name};
 
 /// "Key does not exist in table": the index is invisible (MySQL) or ignored (MariaDB), and is not read.
 const NO_SUCH_INDEX: i32 = 1176;
+
+/// Metrics that count. Those that are not enabled do not grow.
+const INNODB_METRICS: &str = "SELECT CONCAT('innodb_metrics.', name), count \
+                              FROM information_schema.innodb_metrics WHERE type <> 'value'";
 
 impl State for MySqlDialect {
     fn has_size_of_server(settings: &ServerAccess) -> bool {
@@ -30,6 +34,16 @@ impl State for MySqlDialect {
                  AND table_name <> '{MARKER}' ORDER BY table_name"
             ),
         )
+    }
+
+    /// The status, which includes that of MyRocks, and InnoDB's metrics if the user may read them.
+    fn counters(connection: &mut MySqlConnection) -> Result<Vec<(String, u64)>, Error> {
+        let mut rows = connection.query("SHOW GLOBAL STATUS")?;
+        match connection.query(INNODB_METRICS) {
+            Err(error) if error.kind.is_fatal() => return Err(error),
+            metrics => rows.extend(metrics.unwrap_or_default()),
+        }
+        Ok(numbers_by_name(rows))
     }
 
     fn settle(connection: &mut MySqlConnection, settings: &ServerAccess) -> Result<(), Error> {

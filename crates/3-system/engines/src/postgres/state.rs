@@ -10,7 +10,7 @@ use dbdyno_units::Bytes;
 use super::{PostgresDialect, boolean, numbers, quoted_text};
 use crate::server::ServerAccess;
 use crate::server_engine::State;
-use crate::{Table, column, quoted_name, wait_until_settled};
+use crate::{Table, column, numbers_by_name, quoted_name, wait_until_settled};
 
 /// Limit for waiting for autovacuum.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -19,6 +19,22 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const MAY_CHECKPOINT: &str = "SELECT own.rolsuper OR EXISTS (SELECT FROM pg_roles role \
     WHERE role.rolname = 'pg_checkpoint' AND pg_has_role(role.oid, 'USAGE')) \
     FROM pg_roles own WHERE own.rolname = current_user";
+
+/// Whether figures of a connection can be counted at once.
+const CAN_FLUSH: &str = "SELECT EXISTS (SELECT FROM pg_proc \
+    WHERE proname = 'pg_stat_force_next_flush' AND pronamespace = 'pg_catalog'::regnamespace)";
+
+/// The views with counters, and which of their rows; other versions have others.
+const VIEWS: [(&str, &str); 8] = [
+    ("pg_stat_database", "datname = current_database()"),
+    ("pg_stat_user_tables", "schemaname = current_schema()"),
+    ("pg_statio_user_tables", "schemaname = current_schema()"),
+    ("pg_stat_wal", "true"),
+    ("pg_stat_bgwriter", "true"),
+    ("pg_stat_checkpointer", "true"),
+    ("pg_stat_io", "true"),
+    ("pg_stat_slru", "true"),
+];
 
 impl State for PostgresDialect {
     const FIGURES_OF_TABLES: &[&str] = &["pages", "index_pages", "visible_pages", "dead_rows"];
@@ -34,6 +50,33 @@ impl State for PostgresDialect {
 
     fn count_work(connection: &mut PostgresConnection) -> Result<(), Error> {
         flush_statistics(connection)
+    }
+
+    /// None before version 15, whose figures are up to half a second old.
+    fn counters(connection: &mut PostgresConnection) -> Result<Vec<(String, u64)>, Error> {
+        if !boolean(connection, CAN_FLUSH)? {
+            return Ok(Vec::new());
+        }
+        let names: Vec<String> = VIEWS.iter().map(|(name, _)| quoted_text(name)).collect();
+        let known = column(
+            connection,
+            &format!(
+                "SELECT relname FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace \
+                 AND relname IN ({})",
+                names.join(", ")
+            ),
+        )?;
+        let view = |(name, rows): &(&str, &str)| {
+            format!(
+                "SELECT '{name}.' || key, sum(value::numeric) \
+                 FROM (SELECT * FROM pg_catalog.{name} WHERE {rows}) AS one, \
+                 jsonb_each_text(to_jsonb(one)) \
+                 WHERE value ~ '^[0-9]+$' AND key !~ 'id$' GROUP BY key"
+            )
+        };
+        let views = VIEWS.iter().filter(|(name, _)| known.iter().any(|known| known == name));
+        let views: Vec<String> = views.map(view).collect();
+        Ok(numbers_by_name(connection.query(&views.join(" UNION ALL "))?))
     }
 
     fn settle(connection: &mut PostgresConnection, settings: &ServerAccess) -> Result<(), Error> {
@@ -153,9 +196,7 @@ impl State for PostgresDialect {
 /// Flushes this connection's statistics before the vacuum. The server would flush them up to ten
 /// seconds later, and they would look like new changes and trigger autovacuum.
 fn flush_statistics(connection: &mut PostgresConnection) -> Result<(), Error> {
-    let available = "SELECT EXISTS (SELECT FROM pg_proc WHERE proname = 'pg_stat_force_next_flush' \
-               AND pronamespace = 'pg_catalog'::regnamespace)";
-    if boolean(connection, available)? {
+    if boolean(connection, CAN_FLUSH)? {
         connection.run("SELECT pg_stat_force_next_flush()")?;
     }
     Ok(())

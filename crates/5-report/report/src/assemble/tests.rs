@@ -5,7 +5,7 @@ use dbdyno_results::{
     RunWriter, SessionRecord, StateSnapshotRecord,
 };
 use dbdyno_types::{
-    Count, Counter, Counting, Counts, Latencies, Missing, ServerUsage, SliceMeasured,
+    Count, Counter, Counting, Counts, EngineCounts, Latencies, Missing, ServerUsage, SliceMeasured,
     StateSnapshot, StatementTimes,
 };
 use dbdyno_units::{Bytes, Energy};
@@ -350,6 +350,39 @@ fn statements_are_paired_by_block_and_sorted_by_their_part_of_the_difference() {
     });
     let few = &lab.report().microbenchmarks[0].rows[0].statements;
     assert!(few.len() == 4 && few.iter().all(|one| one.executions_per_event.is_none()));
+}
+
+#[test]
+fn engine_counters_are_those_that_certainly_differ() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        let of_candidate = i64::from(candidate == 1);
+        let varies = i64::from(block * 7 % 5);
+        let mut growth = BTreeMap::from([
+            ("page_requests", 3_000 + 600 * of_candidate + varies),
+            ("commits", 1_000),
+            ("flushes", 100 * varies),
+            ("level", if block == 4 { -1 } else { 1_000 + 1_000 * of_candidate }),
+            ("noisy_in_the_control", 500 + 100 * i64::from(candidate)),
+            ("innodb_pages", 2_000 * (1 - of_candidate)),
+        ]);
+        if candidate == 1 {
+            growth.insert("sorts", 1_000);
+            growth.insert("rare", 0);
+        }
+        growth.retain(|_, growth| *growth != 0);
+        let growth = growth.into_iter().map(|(name, growth)| (name.to_owned(), growth)).collect();
+        measured.engine_counts = Some(EngineCounts { statements: 1_000, growth });
+    });
+    let report = lab.report();
+    let found: Vec<(&str, f64, f64)> = report.microbenchmarks[0].rows[0]
+        .engine_counters
+        .iter()
+        .map(|one| (one.counter.as_str(), one.baseline_per_query, one.per_query))
+        .collect();
+    let expected =
+        [("innodb_pages", 2.0, 0.0), ("sorts", 0.0, 1.0), ("page_requests", 3.002, 3.602)];
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::charts::{Scale, colour, percent, shape};
 use crate::metric::{compared, with_clients};
 use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Row};
 use crate::sections::operations::{self, Part};
-use crate::sections::{Output, mark, statements};
+use crate::sections::{Output, engine_counters, mark, statements};
 
 pub(super) fn render(report: &Report) -> Markup {
     let content = html! {
@@ -47,6 +47,10 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                 @if let Some(table) = statements::table(report, microbenchmark, Output::Page) {
                     (document::table(&table))
                     p.muted { (statements::KEY) }
+                }
+                @if let Some(table) = engine_counters::table(report, microbenchmark, Output::Page) {
+                    (document::table(&table))
+                    p.muted { (engine_counters::KEY) }
                 }
                 (document::table(&operations::measurements(report, microbenchmark)))
             }

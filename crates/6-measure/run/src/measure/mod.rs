@@ -29,6 +29,9 @@ use crate::record::{Phase, Recorder};
 use crate::session::progress::{InterimEstimate, RunEvent};
 use crate::training::live::LiveTraining;
 
+/// Blocks of a microbenchmark in which the engines' own counters are read.
+const COUNTED_BLOCKS: u32 = 12;
+
 /// A case with its position in the running order.
 #[derive(Clone, Copy)]
 pub(crate) struct NumberedCase<'a> {
@@ -312,6 +315,11 @@ pub(crate) fn relative_time(histories: &[SliceHistory], case: usize) -> f64 {
     of_case.or_else(|| BlockTimes::of(histories).ratio()).unwrap_or(1.0)
 }
 
+/// Blocks of each start in which the engines' own counters are read: together enough for an interval.
+fn counted_blocks(schedule: &dbdyno_spec::experiment::Schedule) -> u32 {
+    if schedule.counters { COUNTED_BLOCKS.div_ceil(schedule.restarts.max(1)) } else { 0 }
+}
+
 /// The blocks of one microbenchmark between two restarts.
 struct Blocks<'a, 'r> {
     pub run: &'a MicrobenchmarkRun<'a>,
@@ -424,6 +432,7 @@ impl Blocks<'_, '_> {
             microbenchmark: id,
             first_block,
             warmup_blocks: experiment.schedule.warmup_blocks,
+            counted_blocks: counted_blocks(&experiment.schedule),
             clients: case.clients,
             slice: slice_length(&experiment.schedule, &case.microbenchmark),
             pace: pace(&experiment.schedule),

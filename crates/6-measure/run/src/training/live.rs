@@ -209,6 +209,7 @@ impl LiveTraining<'_> {
             microbenchmark: self.id,
             first_block,
             warmup_blocks: warmup.blocks,
+            counted_blocks: 0,
             clients: self.case.clients,
             slice: warmup.slice,
             pace: pace(&experiment.schedule),

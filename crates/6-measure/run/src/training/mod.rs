@@ -281,7 +281,13 @@ impl PgoTrainer<'_> {
             let microbenchmark = microbenchmark.clone();
             worker.prepare(Prepare { microbenchmark, position, clients })?;
             let quota = Quota::Time(*time);
-            worker.slice(SliceRequest { block: 0, clients: None, lead_in: None, quota })?;
+            worker.slice(SliceRequest {
+                counters: false,
+                block: 0,
+                clients: None,
+                lead_in: None,
+                quota,
+            })?;
             worker.free_statements()?;
         }
         Ok(())

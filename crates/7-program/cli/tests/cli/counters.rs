@@ -5,9 +5,10 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::common::{
-    Experiment, INNODB, POSTGRES, Servers, TestDir, read_csv, read_json, send, server_of,
+    Experiment, INNODB, MYROCKS, POSTGRES, Servers, TestDir, read_csv, read_json, send, server_of,
     slices_of_live_run,
 };
+use crate::servers::count;
 
 /// Each execution allocates and fills memory that malloc always returns to the kernel afterwards.
 const ALLOCATIONS: &str = r#"
@@ -130,6 +131,8 @@ fn sqlite_page_faults_match_its_threads() {
     for candidate in 0..2 {
         told(&out, candidate, "page_faults", "cpu_ns").assert_plausible(100);
     }
+    let per_statement = growth_per_statement(&out, "base", "run");
+    assert!((per_statement - 1.0).abs() < 0.05, "{per_statement}");
     let csv = read_csv(&out.join("counters.csv"));
     assert!(csv.iter().any(|row| row[3] == "base" && row[5] == "minor_faults_per_query"));
     let finished = crate::common::call([Path::new("report"), &out, Path::new("--details")]);
@@ -161,6 +164,40 @@ fn server_page_faults_match_its_threads_and_processes() {
     }
 }
 
+/// The growth of an engine's own counter per statement, over all slices in which it was read.
+fn growth_per_statement(out: &Path, candidate: &str, counter: &str) -> f64 {
+    let database = Connection::open(out.join("run.sqlite")).unwrap();
+    let sql = "SELECT CAST(SUM(growth) AS REAL) / SUM(r.statements) FROM engine_reading r \
+               JOIN slice s ON s.id = r.slice JOIN candidate c ON c.id = s.candidate \
+               LEFT JOIN (SELECT * FROM engine_count JOIN engine_counter ON id = counter \
+               WHERE name = ?2) n ON n.slice = s.id WHERE c.name = ?1";
+    database.query_row(sql, [candidate, counter], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn engines_count_each_statement_and_their_counters_are_compared() {
+    let test = TestDir::new();
+    let servers = Servers { candidates: &[INNODB, MYROCKS, POSTGRES], ..Servers::default() };
+    servers.run(&test, &[]).assert_code(0);
+    let out = test.out();
+    for (candidate, counter) in [
+        ("innodb", "Com_stmt_execute"),
+        ("innodb", "Handler_read_key"),
+        ("myrocks", "Com_stmt_execute"),
+        ("myrocks", "Rocksdb_number_keys_read"),
+        ("postgres", "pg_stat_database.xact_commit"),
+        ("postgres", "pg_statio_user_tables.idx_blks_hit"),
+    ] {
+        let growth = growth_per_statement(&out, candidate, counter);
+        let expected = if counter.ends_with("blks_hit") { 1.9..4.0 } else { 0.99..1.01 };
+        assert!(expected.contains(&growth), "{candidate}: {counter} {growth}");
+    }
+    let csv = read_csv(&out.join("engine_counters.csv"));
+    assert!(csv.len() > 1 && csv[1..].iter().all(|row| row[2] != "postgres"), "{csv:?}");
+    let finished = crate::common::call([Path::new("report"), &out, Path::new("--details")]);
+    finished.assert_code(0).assert_prints("counters of the engine that differ");
+}
+
 #[test]
 fn disabled_counters_count_nothing() {
     let test = TestDir::new();
@@ -169,6 +206,7 @@ fn disabled_counters_count_nothing() {
     let out = test.out();
     let told = told(&out, 0, "page_faults", "cpu_ns");
     assert!(told.slices > 0 && told.counted == 0, "{told:?}");
+    assert_eq!(count(&out, "SELECT COUNT(*) FROM engine_reading"), 0);
     let json = read_json(&std::fs::read_to_string(out.join("run.json")).unwrap());
     assert!(json["not_counted"].is_null() && json["counter_groups"].is_null());
     assert!(!out.join("counters.csv").exists());

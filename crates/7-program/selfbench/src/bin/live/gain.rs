@@ -296,7 +296,13 @@ impl Measuring<'_> {
         let quota = Quota::Time(time);
         let block = self.stream;
         self.stream += 1;
-        let request = SliceRequest { block, clients: None, lead_in: quota.lead_in(time), quota };
+        let request = SliceRequest {
+            counters: false,
+            block,
+            clients: None,
+            lead_in: quota.lead_in(time),
+            quota,
+        };
         run_slice(self.worker, request).with_context(|| what.name.clone())
     }
 }

@@ -242,6 +242,7 @@ impl Comparison<'_> {
     fn slice(&mut self, time: Nanos) -> anyhow::Result<SliceMeasured> {
         self.block += 1;
         let request = SliceRequest {
+            counters: false,
             block: self.block,
             clients: None,
             lead_in: None,

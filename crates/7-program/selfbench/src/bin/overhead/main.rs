@@ -200,6 +200,7 @@ impl Pair<'_> {
         for block in 0..WARMUP {
             let quota = Quota::Time(self.args.slice);
             let request = SliceRequest {
+                counters: false,
                 block,
                 clients: None,
                 lead_in: quota.lead_in(self.args.slice),
@@ -214,8 +215,13 @@ impl Pair<'_> {
 
     fn ours<T: TickSource>(&mut self, block: u32, queries: u64) -> anyhow::Result<f64> {
         let quota = Quota::Events(queries);
-        let request =
-            SliceRequest { block, clients: None, lead_in: quota.lead_in(self.args.slice), quota };
+        let request = SliceRequest {
+            counters: false,
+            block,
+            clients: None,
+            lead_in: quota.lead_in(self.args.slice),
+            quota,
+        };
         let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
         ensure!(
             measured.statements == queries && measured.errors + measured.wrong == 0,

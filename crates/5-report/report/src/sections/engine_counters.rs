@@ -1,0 +1,90 @@
+//! The engines' own counters that differ from the baseline's.
+
+use dbdyno_text::{Cell, Column, Csv, Row, Table};
+
+use super::{Output, Section, interval};
+use crate::figures::{compact, number, ratio};
+use crate::metric::with_clients;
+use crate::model::Row as Compared;
+use crate::model::{MicrobenchmarkRows, RelativeCounter, Report};
+
+/// So many counters of a candidate are shown; the table in CSV has all.
+const SHOWN: usize = 8;
+
+const LONGEST_IN_TABLE: usize = 40;
+
+pub(crate) const KEY: &str = "counters: the engine's own, per query, read before and after some slices; those that certainly \
+     differ from the baseline's, by more than the control's, the largest ratio first. They say what the engine does more \
+     often, not what it costs.";
+
+/// The tables of all microbenchmarks, and what they mean.
+pub(crate) fn engine_counters(report: &Report, output: Output) -> Section {
+    let mut section = Section::new("engine-counters", "");
+    for member in &report.microbenchmarks {
+        let Some(table) = table(report, member, output) else { continue };
+        let title = with_clients(&member.name, member.clients, report.is_sweep());
+        section.title(title, "counters of the engine that differ");
+        section.push(table);
+    }
+    if !section.blocks.is_empty() {
+        section.note(KEY);
+    }
+    section
+}
+
+/// The counters of one microbenchmark; `None` if none differs.
+pub(crate) fn table(report: &Report, member: &MicrobenchmarkRows, output: Output) -> Option<Table> {
+    let [base, own] = match output {
+        Output::Page => ["Baseline per query", "Per query"],
+        _ => ["base/query", "per query"],
+    };
+    let numbers = [base, own, "ratio"].map(Column::number);
+    let mut table =
+        Table::new([Column::name("counter").most(LONGEST_IN_TABLE)].into_iter().chain(numbers))
+            .class("facts operations")
+            .caption("Counters of the engine");
+    for row in member.rows.iter().filter(|row| !row.engine_counters.is_empty()) {
+        table.part(format!("{} relative to {}", row.candidate, report.baseline));
+        for one in row.engine_counters.iter().take(SHOWN) {
+            table.push(Row::new([
+                Cell::text(&one.counter),
+                Cell::text(compact(one.baseline_per_query)),
+                Cell::text(compact(one.per_query)),
+                relative(one),
+            ]));
+        }
+        let others = row.engine_counters.len().saturating_sub(SHOWN);
+        if others > 0 {
+            let more = format!("{others} others: engine_counters.csv");
+            table.push(Row::new([Cell::text(more), Cell::dash(), Cell::dash(), Cell::dash()]));
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn relative(one: &RelativeCounter) -> Cell {
+    match one.relative {
+        Some(estimate) => Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))),
+        None if one.per_query > 0.0 => Cell::text("new"),
+        None => Cell::text("gone"),
+    }
+}
+
+/// One line per microbenchmark, candidate and counter.
+pub(crate) fn engine_counters_csv<'r>(report: &'r Report) -> String {
+    let lines = report.microbenchmarks.iter().flat_map(|of| {
+        let of_row =
+            move |row: &'r Compared| row.engine_counters.iter().map(move |one| (of, row, one));
+        of.rows.iter().flat_map(of_row)
+    });
+    Csv::of(lines)
+        .column("microbenchmark", |(of, ..)| of.name.clone())
+        .column("clients", |(of, ..)| of.clients.to_string())
+        .column("candidate", |(_, row, _)| row.candidate.clone())
+        .column("baseline", |_| report.baseline.clone())
+        .column("counter", |(.., one)| one.counter.clone())
+        .column("baseline_per_query", |(.., one)| number(Some(one.baseline_per_query)))
+        .column("per_query", |(.., one)| number(Some(one.per_query)))
+        .ratios(["relative", "ci_low", "ci_high"], |(.., one)| one.relative)
+        .text()
+}
