@@ -375,7 +375,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 .map(|last| EngineCounts::between([&first, &second, &last], statements));
             if let Some(monitor) = &mut self.monitor {
                 // Reading is no background work.
-                monitor.interrupt();
+                monitor.begin_background();
             }
         }
         Ok(measured)

@@ -81,6 +81,11 @@ impl ServerMonitor {
         self.last = None;
     }
 
+    /// Begins the background here: work since the last slice is not in it.
+    pub fn begin_background(&mut self) {
+        self.last = self.last.take().and_then(|_| self.family.read().ok());
+    }
+
     /// CPU time since the last slice. Must be called before the lead-in.
     pub fn background(&mut self) -> Option<Nanos> {
         let last = self.last.take()?;
