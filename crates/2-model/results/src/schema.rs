@@ -187,7 +187,7 @@ CREATE TABLE insert_second (
 ) WITHOUT ROWID;
 ";
 
-/// The tables of a script's statements and of the engines' own counters. Runs of earlier versions have them once they
+/// The tables of a script's statements, of plans and of the engines' own counters. Runs of earlier versions have them once they
 /// are resumed.
 pub(crate) const ADDED_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS statement (
@@ -201,6 +201,16 @@ CREATE TABLE IF NOT EXISTS statement_time (
     executions INTEGER NOT NULL,     -- those that were timed: in the lead-in
     response_ns INTEGER NOT NULL,    -- the sum of their response times
     PRIMARY KEY (slice, statement)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS plan (
+    microbenchmark INTEGER NOT NULL REFERENCES microbenchmark,
+    candidate INTEGER NOT NULL REFERENCES candidate,
+    restart INTEGER NOT NULL,
+    statement INTEGER NOT NULL,      -- its number in the microbenchmark, from 1
+    sql TEXT NOT NULL,
+    lines TEXT NOT NULL,             -- of the plan, without estimates
+    PRIMARY KEY (microbenchmark, candidate, restart, statement)
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS engine_counter (

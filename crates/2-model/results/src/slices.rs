@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dbdyno_types::{Count, Counter, Counts, EngineCounts, Latencies};
+use dbdyno_types::{Count, Counter, Counts, EngineCounts, Latencies, StatementPlan};
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, params};
 
@@ -65,6 +65,23 @@ fn numbers(count: &Count) -> [i64; 3] {
 }
 
 impl RunWriter {
+    /// Store how a candidate executes the statements of a microbenchmark since a start.
+    pub fn set_plans(
+        &mut self,
+        (microbenchmark, candidate, restart): (u32, u32, u32),
+        plans: &[StatementPlan],
+    ) -> Result<(), ResultsError> {
+        self.write("storing plans", |database| {
+            let sql = "INSERT OR REPLACE INTO plan VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let mut insert = database.prepare_cached(sql)?;
+            for StatementPlan { number, sql, lines } in plans {
+                let lines = lines.join("\n");
+                insert.execute(params![microbenchmark, candidate, restart, number, sql, lines])?;
+            }
+            Ok(())
+        })
+    }
+
     /// Store one slice. After this returns, the slice survives a crash of this process.
     pub fn add_slice(&mut self, slice: &SliceRecord) -> Result<(), ResultsError> {
         let session = self.session;
@@ -119,6 +136,26 @@ fn add_engine_counts(
 }
 
 impl RunReader {
+    /// How candidates executed the statements of one microbenchmark, with the candidate's number and that of the start.
+    pub fn plans(
+        &self,
+        microbenchmark: u32,
+    ) -> Result<Vec<(u32, u32, StatementPlan)>, ResultsError> {
+        if !self.has_table("plan")? {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "SELECT candidate, restart, statement, sql, lines FROM plan \
+             WHERE microbenchmark = {microbenchmark} ORDER BY candidate, restart, statement"
+        );
+        self.rows(&sql, |row| {
+            let lines: String = row.get(4)?;
+            let lines = lines.lines().map(str::to_owned).collect();
+            let plan = StatementPlan { number: row.get(2)?, sql: row.get(3)?, lines };
+            Ok((row.get(0)?, row.get(1)?, plan))
+        })
+    }
+
     /// By how much the engines' own counters grew in slices of one microbenchmark, in order of execution. Empty if they
     /// were not read.
     pub fn engine_counts(

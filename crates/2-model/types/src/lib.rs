@@ -36,6 +36,6 @@ pub use sha256::{CertificateFingerprint, InvalidFingerprint};
 pub use sha256::{NotASha256, Sha256};
 pub use slice::{
     EngineCounts, Latencies, LatencyCounts, ServerUsage, SliceMeasured, StateSnapshot,
-    StatementTimes,
+    StatementPlan, StatementTimes,
 };
 pub use work::{ClientWait, MatrixCell, MatrixLevel, Metric, Work};

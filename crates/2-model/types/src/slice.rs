@@ -68,6 +68,17 @@ pub struct SliceMeasured {
     pub engine_counts: Option<EngineCounts>,
 }
 
+/// How a system executes a statement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatementPlan {
+    /// Its number in the microbenchmark, from 1.
+    pub number: u32,
+    /// With `?` for parameters.
+    pub sql: String,
+    /// The lines of the plan, without estimates. Empty if the system does not explain it.
+    pub lines: Vec<String>,
+}
+
 /// By how much the counters of an engine grew in a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineCounts {

@@ -132,6 +132,9 @@ pub trait Engine: Clone + Send + 'static {
     /// system are of this connection; empty if the system has none that are up to date.
     fn counters(&self, connection: &mut Self::Connection) -> Result<Vec<(String, u64)>, Error>;
 
+    /// How the system would execute a statement with literals, which it does not: lines without estimates.
+    fn plan(&self, connection: &mut Self::Connection, sql: &str) -> Result<Vec<String>, Error>;
+
     /// Settles the database: no background work is left, statistics are up to date.
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error>;
 

@@ -146,6 +146,9 @@ pub trait State: Dialect {
     /// See [`Engine::counters`].
     fn counters(connection: &mut Self::Connection) -> Result<Vec<(String, u64)>, Error>;
 
+    /// See [`Engine::plan`].
+    fn plan(connection: &mut Self::Connection, sql: &str) -> Result<Vec<String>, Error>;
+
     fn settle(connection: &mut Self::Connection, settings: &ServerAccess) -> Result<(), Error>;
 
     fn warm(connection: &mut Self::Connection, tables: &[Table]) -> Result<(), Error>;
@@ -305,6 +308,10 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
 
     fn counters(&self, connection: &mut Self::Connection) -> Result<Vec<(String, u64)>, Error> {
         D::counters(connection)
+    }
+
+    fn plan(&self, connection: &mut Self::Connection, sql: &str) -> Result<Vec<String>, Error> {
+        D::plan(connection, sql)
     }
 
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {

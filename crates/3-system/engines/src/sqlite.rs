@@ -132,6 +132,11 @@ impl Engine for Sqlite {
         Ok(connection.counters())
     }
 
+    fn plan(&self, connection: &mut Self::Connection, sql: &str) -> Result<Vec<String>, Error> {
+        let rows = connection.query(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+        Ok(rows.into_iter().filter_map(|row| row.into_iter().nth(3).flatten()).collect())
+    }
+
     fn settle(&self, connection: &mut Self::Connection) -> Result<(), Error> {
         connection.run("ANALYZE")?;
         if self.settings.journal_mode == "wal" {

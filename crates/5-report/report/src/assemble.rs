@@ -5,6 +5,7 @@ mod absolute;
 mod contrasts;
 mod engine_counters;
 pub(crate) mod inserts;
+mod plans;
 mod records;
 mod statements;
 
@@ -21,7 +22,7 @@ use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
     restarts_with_interval,
 };
-use dbdyno_types::{Counts, Latencies, Work};
+use dbdyno_types::{Counts, Latencies, StatementPlan, Work};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
 use crate::metric::{Grouping, summarise, summarise_counters};
@@ -61,7 +62,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
             let statements = run.statement_times(id)?;
             let engine_counts = run.engine_counts(id)?;
-            let mut one = Measured { order, statements, engine_counts, ..one };
+            let plans = run.plans(id)?;
+            let mut one = Measured { order, statements, engine_counts, plans, ..one };
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.drop_details();
@@ -160,6 +162,8 @@ struct Measured {
     /// The timed statements of a script, by normalized text.
     statements: BTreeMap<String, Vec<StatementRecord>>,
     engine_counts: Vec<EngineCountsRecord>,
+    /// With the candidate's number and that of the start.
+    plans: Vec<(u32, u32, StatementPlan)>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     relative: Vec<Relative>,
@@ -222,6 +226,7 @@ impl Measured {
             order: BTreeMap::new(),
             statements: BTreeMap::new(),
             engine_counts: Vec::new(),
+            plans: Vec::new(),
             own,
             relative: Vec::new(),
             control: candidates.iter().position(|one| one.role == Role::Control),
@@ -416,6 +421,7 @@ impl Measured {
                 response_times: self.response_times(number, failed, times),
                 statements: self.relative_statements(number, of_statements, failed),
                 engine_counters: self.engine_counters(number, (candidate, &candidates[0])),
+                plans: self.other_plans(number, (candidate, &candidates[0])),
                 verdict: match verdict {
                     Verdict::Unknown if alone => Verdict::NoInterval,
                     known => known,

@@ -8,6 +8,7 @@ use crate::model::{Report, Role, RunStatus};
 use crate::sections::engine_counters::engine_counters;
 use crate::sections::key_results::{key_results, summaries};
 use crate::sections::overview::notes;
+use crate::sections::plans::plans;
 use crate::sections::series::effects;
 use crate::sections::statements::statements;
 use crate::sections::sweep::scaling;
@@ -31,6 +32,7 @@ pub fn render(report: &Report) -> String {
         sections.push(groups::microbenchmarks(report));
         sections.push(statements(report, output));
         sections.push(engine_counters(report, output));
+        sections.push(plans(report));
     }
     let mut last = Section::new("notes", "");
     let notes = notes(report, output);

@@ -313,6 +313,9 @@ pub struct Row {
     /// The engine's own counters that certainly grow otherwise than the baseline's, the largest ratio first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub engine_counters: Vec<RelativeCounter>,
+    /// The statements that are executed otherwise than by the baseline, which has the same system.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<OtherPlan>,
     pub verdict: Verdict,
     pub cpu_verdict: Verdict,
     pub trusted_metric: Metric,
@@ -324,6 +327,18 @@ pub struct Row {
     pub ratios: Vec<f64>,
     /// The median of each restart, in order; one value without restarts.
     pub restart_medians: Vec<f64>,
+}
+
+/// A statement with another plan than the baseline's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OtherPlan {
+    /// The statement, with `?` for parameters.
+    pub sql: String,
+    /// The lines of the plan in the first start; likewise the baseline's.
+    pub plan: Vec<String>,
+    pub baseline: Vec<String>,
+    /// Whether one of them had several plans in its starts.
+    pub changes: bool,
 }
 
 /// A counter of the engine that certainly grows otherwise than the baseline's.

@@ -467,6 +467,7 @@ fn row(
         response_times: response_times(candidate.role, effect),
         statements: Vec::new(),
         engine_counters: Vec::new(),
+        plans: Vec::new(),
         verdict: Verdict::of_estimate(Metric::Qps, &estimate, floor),
         cpu_verdict: match candidate.role {
             // The control equals the baseline: all differences are noise.

@@ -12,6 +12,7 @@ pub(crate) mod inserts;
 pub(crate) mod key_results;
 pub(crate) mod operations;
 pub(crate) mod overview;
+pub(crate) mod plans;
 pub(crate) mod series;
 pub(crate) mod statements;
 pub(crate) mod sweep;

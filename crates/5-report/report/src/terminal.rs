@@ -23,7 +23,7 @@ use crate::sections::operations::{Part, counters, operations};
 use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
 use crate::sections::series::{comes_first, effects, series};
 use crate::sections::statements::{largest_differences, statements};
-use crate::sections::{LONGEST_NAME, Output, Section, inserts, sweep};
+use crate::sections::{LONGEST_NAME, Output, Section, inserts, plans, sweep};
 use crate::words;
 
 pub use dbdyno_text::{COLOR_CODES, Paint};
@@ -96,6 +96,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         sections.push(counters(report, Output::Terminal));
         sections.push(statements(report, Output::Terminal));
         sections.push(engine_counters(report, Output::Terminal));
+        sections.push(plans::plans(report));
     }
     if !by_series {
         sections.push(summaries(report, Metric::Qps, grouping, Output::Terminal));
@@ -208,6 +209,7 @@ fn screen(
     });
     several("differs", differing.collect(), 2, 1);
     several("flags", flags(report), 2, 1);
+    several("plan", plans::sentences(report), 2, 2);
     several("SQL", largest_differences(report), 2, 2);
     match &report.insert {
         Some(insert) => {

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{Signal, die_with_parent};
 use dbdyno_types::insert::{Second, StepMeasured};
-use dbdyno_types::{SliceMeasured, StateSnapshot};
+use dbdyno_types::{SliceMeasured, StateSnapshot, StatementPlan};
 use dbdyno_workloads::definition::Microbenchmark;
 use rustix::fs::OFlags;
 
@@ -197,6 +197,18 @@ impl WorkerHandle {
         let doing = "preparing all statements";
         match self.request(&Request::CheckStatements(microbenchmarks.to_vec()), doing)? {
             Response::RefusedStatements(refused) => Ok(refused),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// Explains the statements of a microbenchmark, which is not a script.
+    pub fn plans(
+        &mut self,
+        microbenchmark: &Microbenchmark,
+    ) -> Result<Vec<StatementPlan>, WorkerError> {
+        let doing = "explaining statements";
+        match self.request(&Request::Plans(Box::new(microbenchmark.clone())), doing)? {
+            Response::Plans(plans) => Ok(plans),
             other => Err(unexpected(doing, &other)),
         }
     }

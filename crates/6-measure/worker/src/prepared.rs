@@ -1,12 +1,15 @@
 //! The statements of a microbenchmark, prepared on one connection: the inner part of the hot loop.
 
-use dbdyno_drivers::{Answer, Connection, Error, ErrorKind, NonBlockingConnection, StatementId};
+use dbdyno_drivers::{
+    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Param, Params, StatementId,
+};
 use dbdyno_engines::Engine;
+use dbdyno_types::StatementPlan;
 use dbdyno_workloads::definition::{Counted, Microbenchmark};
 use dbdyno_workloads::events::{DrawnStatement, Events};
 use dbdyno_workloads::program::{Program, Tables};
 
-use crate::client_context::ClientContext;
+use crate::client_context::{ClientContext, ConnectionParams};
 use crate::error::RequestError;
 use crate::protocol::RefusedStatement;
 use crate::waiting::{EventStep, Waiting};
@@ -229,6 +232,46 @@ impl Prepared {
             context.counts.first_complaint.get_or_insert_with(|| error.to_string());
         }
         Ok(())
+    }
+}
+
+/// How the system executes the statements of a microbenchmark with the values of its first event, on a connection as
+/// those of clients. What it cannot explain has no lines.
+pub(crate) fn plans<E: Engine>(
+    engine: &E,
+    microbenchmark: &Microbenchmark,
+    tables: Tables,
+    seed: u64,
+) -> Result<Vec<StatementPlan>, RequestError> {
+    let program = Program::new(microbenchmark, tables)?;
+    let statements = program.statements.clone();
+    let mut events = Events::new(program, 0);
+    events.start_block(seed, 0, 0);
+    let mut connection = engine.connect()?;
+    let mut params = ConnectionParams::default();
+    let mut plans = Vec::new();
+    for (index, (number, statement)) in (1..).zip(&statements).enumerate() {
+        params.0.clear();
+        let drawn = events.draw(index, &mut params);
+        let sql = statement.sql(drawn.table, |number| literal(&params.0, number));
+        let lines = match engine.plan(&mut connection, &sql) {
+            Err(error) if error.kind.is_fatal() => return Err(error.into()),
+            lines => lines.unwrap_or_default(),
+        };
+        plans.push(StatementPlan { number, sql: statement.sql(0, |_| "?".to_owned()), lines });
+    }
+    Ok(plans)
+}
+
+/// The n-th parameter (from 1) as a literal.
+fn literal(params: &Params, number: usize) -> String {
+    match params.values().get(number - 1) {
+        Some(Param::Int(value)) => value.to_string(),
+        Some(Param::Text { start, len }) => {
+            let text = String::from_utf8_lossy(params.text(*start, *len));
+            format!("'{}'", text.replace('\'', "''"))
+        }
+        Some(Param::Null) | None => "NULL".to_owned(),
     }
 }
 

@@ -9,7 +9,9 @@ use dbdyno_engines::in_force::ReportedSetting;
 use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::{SchemaRemoval, sqlite};
 use dbdyno_types::insert::{DeviceUsage, Second, StepMeasured};
-use dbdyno_types::{ClientWait, Counting, Counts, ServerUsage, SliceMeasured, StateSnapshot};
+use dbdyno_types::{
+    ClientWait, Counting, Counts, ServerUsage, SliceMeasured, StateSnapshot, StatementPlan,
+};
 use dbdyno_units::{Bytes, Energy, Nanos, Share};
 use dbdyno_workloads::definition::{Microbenchmark, Script};
 use dbdyno_workloads::insert::Plan;
@@ -43,6 +45,8 @@ pub enum Request {
     ReadStep(Box<StepUsages>),
     /// Prepare the statements of these microbenchmarks once, to find those that the system refuses.
     CheckStatements(Vec<Microbenchmark>),
+    /// Explain the statements of a microbenchmark.
+    Plans(Box<Microbenchmark>),
     /// Log in to an existing server and check that the run can create its schema.
     CheckAccess,
     /// Free the prepared statements.
@@ -200,6 +204,7 @@ pub enum Response {
     StateSnapshot(StateSnapshot),
     /// The statements that the system refuses.
     RefusedStatements(Vec<RefusedStatement>),
+    Plans(Vec<StatementPlan>),
     /// What became of the schema.
     Removed(SchemaRemoval),
     /// Take a reading of the server on another host, before the lead-in or the timed part; answered with

@@ -26,7 +26,7 @@ use crate::error::{RequestError, ServeError};
 use crate::insert::{InsertBenchmark, LocalSystem, RemoteServer, StepLink};
 use crate::meter::Meter;
 use crate::own_data::{dialect, own_table_names, prepare_script, run_scripts, with_schema};
-use crate::prepared::refused_statements;
+use crate::prepared::{plans, refused_statements};
 use crate::protocol::{
     Failed, InsertStep, Open, Opened, Reading, Request, Response, SliceRequest, SystemUnderTest,
     TimedUsage, receive, send,
@@ -282,6 +282,11 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 let tables = Tables { count: open.tables, rows: open.rows };
                 let refused = refused_statements(&self.engines[0], &microbenchmarks, tables)?;
                 return Ok(Response::RefusedStatements(refused));
+            }
+            Request::Plans(microbenchmark) => {
+                let tables = Tables { count: open.tables, rows: open.rows };
+                let plans = plans(&self.engines[0], &microbenchmark, tables, open.seed)?;
+                return Ok(Response::Plans(plans));
             }
             Request::CheckAccess => self.engines.iter().try_for_each(E::check_access)?,
             Request::FreeStatements => {

@@ -46,6 +46,13 @@ impl State for MySqlDialect {
         Ok(numbers_by_name(rows))
     }
 
+    fn plan(connection: &mut MySqlConnection, sql: &str) -> Result<Vec<String>, Error> {
+        // Since version 9, another format may be the default of MySQL.
+        let format = if connection.is_mariadb() { "" } else { "FORMAT=TRADITIONAL " };
+        let rows = connection.query(&format!("EXPLAIN {format}{sql}"))?;
+        Ok(rows.iter().map(|row| plan_line(row)).collect())
+    }
+
     fn settle(connection: &mut MySqlConnection, settings: &ServerAccess) -> Result<(), Error> {
         match settings.engine {
             // MyRocks computes statistics from its files.
@@ -121,6 +128,24 @@ impl State for MySqlDialect {
     }
 }
 
+/// The line of a table in a plan, equal for MariaDB and MySQL: table, type, key, its used length, what it is compared
+/// with, and the remarks.
+fn plan_line(row: &[Option<String>]) -> String {
+    // MySQL has columns for partitions, after the table, and for the filtered rows.
+    let more = usize::from(row.len() >= 12);
+    let column = |number: usize| row.get(number)?.as_deref();
+    let mut line = column(2).unwrap_or("no table").to_owned();
+    let mut add = |before: &str, text: Option<&str>| {
+        line.extend(text.into_iter().flat_map(|text| [before, text]));
+    };
+    add(": ", column(3 + more));
+    add(" by ", column(5 + more));
+    add(", key length ", column(6 + more));
+    add(", ", column(7 + more));
+    add("; ", row.last().and_then(|extra| extra.as_deref()).filter(|extra| !extra.is_empty()));
+    line
+}
+
 /// Updates the statistics of all tables in the schema.
 fn analyze(connection: &mut MySqlConnection) -> Result<(), Error> {
     for table in MySqlDialect::tables(connection)? {
@@ -169,4 +194,26 @@ pub(super) fn status(
         }
     }
     Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_of_mariadb_and_mysql_are_equal() {
+        let row = |columns: &str| -> Vec<Option<String>> {
+            let columns = columns.split('|');
+            columns.map(|text| (text != "NULL").then(|| text.to_owned())).collect()
+        };
+        let mariadb = "1|SIMPLE|sbtest1|range|k_1|k_1|4|NULL|100|Using where; Using index";
+        let mysql = "1|SIMPLE|sbtest1|NULL|range|k_1|k_1|4|NULL|99|100.00|Using where; Using index";
+        let expected = "sbtest1: range by k_1, key length 4; Using where; Using index";
+        assert_eq!(
+            (plan_line(&row(mariadb)), plan_line(&row(mysql))),
+            (expected.into(), expected.into())
+        );
+        let point = "1|SIMPLE|sbtest1|const|PRIMARY|PRIMARY|4|const|1|";
+        assert_eq!(plan_line(&row(point)), "sbtest1: const by PRIMARY, key length 4, const");
+    }
 }

@@ -79,6 +79,10 @@ impl State for PostgresDialect {
         Ok(numbers_by_name(connection.query(&views.join(" UNION ALL "))?))
     }
 
+    fn plan(connection: &mut PostgresConnection, sql: &str) -> Result<Vec<String>, Error> {
+        column(connection, &format!("EXPLAIN (COSTS OFF) {sql}"))
+    }
+
     fn settle(connection: &mut PostgresConnection, settings: &ServerAccess) -> Result<(), Error> {
         flush_statistics(connection)?;
         if settings.is_private() {

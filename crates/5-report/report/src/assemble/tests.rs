@@ -6,7 +6,7 @@ use dbdyno_results::{
 };
 use dbdyno_types::{
     Count, Counter, Counting, Counts, EngineCounts, Latencies, Missing, ServerUsage, SliceMeasured,
-    StateSnapshot, StatementTimes,
+    StateSnapshot, StatementPlan, StatementTimes,
 };
 use dbdyno_units::{Bytes, Energy};
 use tempfile::{TempDir, tempdir};
@@ -383,6 +383,44 @@ fn engine_counters_are_those_that_certainly_differ() {
     let expected =
         [("innodb_pages", 2.0, 0.0), ("sorts", 0.0, 1.0), ("page_requests", 3.002, 3.602)];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn plans_of_the_same_system_that_differ_are_shown() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, faster);
+    let mut set = |candidate, restart, lines: [&str; 2]| {
+        let plan = |(number, line): (u32, &str)| StatementPlan {
+            number,
+            sql: format!("SELECT {number} WHERE id = ?"),
+            lines: line.split('/').filter(|line| !line.is_empty()).map(str::to_owned).collect(),
+        };
+        let plans: Vec<StatementPlan> = (1..).zip(lines).map(plan).collect();
+        lab.writer.set_plans((0, candidate, restart), &plans).unwrap();
+    };
+    set(0, 0, ["t: range by k_1", ""]);
+    set(1, 0, ["t: ALL/u: ALL", "t: ALL"]);
+    set(2, 0, ["t: ALL", "t: ALL"]);
+    let row = |report: &Report| report.microbenchmarks[0].rows[0].plans.clone();
+    let found = row(&lab.report());
+    assert_eq!(
+        found.len(),
+        1,
+        "one has no plan of the baseline, and the control is none: {found:?}"
+    );
+    assert_eq!((found[0].plan.len(), found[0].changes), (2, false));
+    let mut set = |restart, line: &str| {
+        let plan =
+            StatementPlan { number: 1, sql: "SELECT".to_owned(), lines: vec![line.to_owned()] };
+        lab.writer.set_plans((0, 0, restart), &[plan]).unwrap();
+    };
+    set(0, "t: const");
+    set(1, "t: ALL");
+    assert!(row(&lab.report())[0].changes);
+    let report = lab.report();
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details: true };
+    let text = crate::terminal::render(&report, &options);
+    assert!(text.contains("t: ALL / u: ALL; it differs between starts"), "{text}");
 }
 
 #[test]

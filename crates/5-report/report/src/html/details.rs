@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use dbdyno_text::Mark;
+use dbdyno_text::{Block, Mark};
 use maud::{Markup, html};
 
 use super::document::{self, label, with_heading};
@@ -13,7 +13,7 @@ use crate::charts::{Scale, colour, percent, shape};
 use crate::metric::{compared, with_clients};
 use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Row};
 use crate::sections::operations::{self, Part};
-use crate::sections::{Output, engine_counters, mark, statements};
+use crate::sections::{Output, engine_counters, mark, plans, statements};
 
 pub(super) fn render(report: &Report) -> Markup {
     let content = html! {
@@ -52,10 +52,16 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                     (document::table(&table))
                     p.muted { (engine_counters::KEY) }
                 }
+                (other_plans(report, microbenchmark))
                 (document::table(&operations::measurements(report, microbenchmark)))
             }
         }
     }
+}
+
+fn other_plans(report: &Report, microbenchmark: &MicrobenchmarkRows) -> Markup {
+    let facts = plans::facts(report, microbenchmark).into_iter();
+    document::blocks(&facts.map(Block::Facts).collect::<Vec<_>>())
 }
 
 const BINS: usize = 48;

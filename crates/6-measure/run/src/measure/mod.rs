@@ -99,6 +99,7 @@ impl<'a> MicrobenchmarkRun<'a> {
             training.run(instances, history, recorder)?;
         }
         self.prepare(instances, recorder)?;
+        self.store_plans(restart, instances, recorder)?;
         // A restart may have restored data from before a loss.
         let diverged = (0..instances.len()).filter(|number| instances[*number].has_diverged());
         let mut answers = std::mem::take(&mut self.answers);
@@ -183,6 +184,26 @@ impl<'a> MicrobenchmarkRun<'a> {
             if let Err(error) = prepared {
                 let left_out = self.fail(number, instance, &phase, &error, recorder)?;
                 self.left_out.extend(left_out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores how the instances execute the statements. A server that does not explain them is measured all the same.
+    fn store_plans(
+        &self,
+        restart: u32,
+        instances: &mut [Instance],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), RunError> {
+        let NumberedCase { id, case } = self.first();
+        if case.microbenchmark.script.is_some() {
+            return Ok(());
+        }
+        for (number, instance) in running(instances) {
+            let plans = instance.worker_mut().and_then(|worker| worker.plans(&case.microbenchmark));
+            if let Ok(plans) = plans {
+                recorder.results.set_plans((id, number as u32, restart), &plans)?;
             }
         }
         Ok(())

@@ -192,6 +192,18 @@ fn engines_count_each_statement_and_their_counters_are_compared() {
         let expected = if counter.ends_with("blks_hit") { 1.9..4.0 } else { 0.99..1.01 };
         assert!(expected.contains(&growth), "{candidate}: {counter} {growth}");
     }
+    let plan = |candidate: &str| {
+        let database = Connection::open(out.join("run.sqlite")).unwrap();
+        let sql = "SELECT lines FROM plan JOIN candidate ON id = candidate WHERE name = ?1";
+        database.query_row(sql, [candidate], |row| row.get::<_, String>(0)).unwrap()
+    };
+    assert_eq!(plan("innodb"), "sbtest1: const by PRIMARY, key length 4, const");
+    assert_eq!(plan("myrocks"), plan("innodb"));
+    assert!(
+        plan("postgres").starts_with("Index Scan using sbtest1_pkey on sbtest1\n"),
+        "{}",
+        plan("postgres")
+    );
     let csv = read_csv(&out.join("engine_counters.csv"));
     assert!(csv.len() > 1 && csv[1..].iter().all(|row| row[2] != "postgres"), "{csv:?}");
     let finished = crate::common::call([Path::new("report"), &out, Path::new("--details")]);
