@@ -23,8 +23,8 @@ use dbdyno_units::Ratio;
 use crate::charts::{Lane, LineChart};
 use crate::figures::{ends, plus_minus, ratio};
 
-use crate::metric::compared;
-use crate::model::{Estimate, Metric, Report, Role, Series, Verdict};
+use crate::metric::{compared, with_clients};
+use crate::model::{Estimate, Metric, MicrobenchmarkRows, Report, Role, Series, Verdict};
 
 pub(crate) type Section = dbdyno_text::Section<Chart>;
 pub(crate) type Block = dbdyno_text::Block<Chart>;
@@ -52,6 +52,28 @@ impl Verdict {
             Self::Failed => Tone::Failed,
         }
     }
+}
+
+/// A section with what `blocks` has of each microbenchmark below its name and `about`, and then what it means.
+pub(crate) fn by_microbenchmark<B: Into<Block>>(
+    report: &Report,
+    id: &'static str,
+    (about, key): (&str, &str),
+    blocks: impl Fn(&MicrobenchmarkRows) -> Vec<B>,
+) -> Section {
+    let mut section = Section::new(id, "");
+    for member in &report.microbenchmarks {
+        let blocks = blocks(member);
+        if !blocks.is_empty() {
+            let title = with_clients(&member.name, member.clients, report.is_sweep());
+            section.title(title, about);
+            blocks.into_iter().for_each(|block| section.push(block));
+        }
+    }
+    if !section.blocks.is_empty() && !key.is_empty() {
+        section.note(key);
+    }
+    section
 }
 
 /// The marker of a candidate.

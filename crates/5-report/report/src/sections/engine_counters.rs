@@ -2,9 +2,8 @@
 
 use dbdyno_text::{Cell, Column, Csv, Row, Table};
 
-use super::{Output, Section, interval};
+use super::{Output, Section, by_microbenchmark, interval};
 use crate::figures::{compact, number, ratio};
-use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, RelativeCounter, Report};
 
@@ -14,22 +13,15 @@ const SHOWN: usize = 8;
 const LONGEST_IN_TABLE: usize = 40;
 
 pub(crate) const KEY: &str = "counters: the engine's own, per query, read before and after some slices; those that certainly \
-     differ from the baseline's, by more than the control's, the largest ratio first. They say what the engine does more \
-     often, not what it costs.";
+     differ from the baseline's, by more than the control's, the largest ratio first. No ratio: one of \
+     them never counts it. They say what the engine does more often, not what it costs.";
 
 /// The tables of all microbenchmarks, and what they mean.
 pub(crate) fn engine_counters(report: &Report, output: Output) -> Section {
-    let mut section = Section::new("engine-counters", "");
-    for member in &report.microbenchmarks {
-        let Some(table) = table(report, member, output) else { continue };
-        let title = with_clients(&member.name, member.clients, report.is_sweep());
-        section.title(title, "counters of the engine that differ");
-        section.push(table);
-    }
-    if !section.blocks.is_empty() {
-        section.note(KEY);
-    }
-    section
+    let about = ("counters of the engine that differ", KEY);
+    by_microbenchmark(report, "engine-counters", about, |member| {
+        table(report, member, output).into_iter().collect()
+    })
 }
 
 /// The counters of one microbenchmark; `None` if none differs.
@@ -65,8 +57,7 @@ pub(crate) fn table(report: &Report, member: &MicrobenchmarkRows, output: Output
 fn relative(one: &RelativeCounter) -> Cell {
     match one.relative {
         Some(estimate) => Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))),
-        None if one.per_query > 0.0 => Cell::text("new"),
-        None => Cell::text("gone"),
+        None => Cell::dash(),
     }
 }
 

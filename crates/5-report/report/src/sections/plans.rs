@@ -2,27 +2,18 @@
 
 use dbdyno_text::{Fact, Facts, cut};
 
-use super::Section;
-use crate::metric::with_clients;
+use super::{Section, by_microbenchmark};
 use crate::model::{MicrobenchmarkRows, OtherPlan, Report};
 
-/// Longer statements are shortened.
+/// Longer statements and lines of plans, such as those with the values of an `IN`, are shortened.
 const LONGEST: usize = 90;
 
 const CHANGES: &str = "; it differs between starts";
 
 /// The plans of all microbenchmarks that differ.
 pub(crate) fn plans(report: &Report) -> Section {
-    let mut section = Section::new("plans", "");
-    for member in &report.microbenchmarks {
-        let facts = facts(report, member);
-        if !facts.is_empty() {
-            let title = with_clients(&member.name, member.clients, report.is_sweep());
-            section.title(title, "statements that are executed otherwise");
-            facts.into_iter().for_each(|facts| section.push(facts));
-        }
-    }
-    section
+    let about = ("statements that are executed otherwise", "");
+    by_microbenchmark(report, "plans", about, |member| facts(report, member))
 }
 
 /// Each statement of a microbenchmark that a candidate executes otherwise, with both plans.
@@ -31,12 +22,17 @@ pub(crate) fn facts(report: &Report, member: &MicrobenchmarkRows) -> Vec<Facts> 
         let changes = if one.changes { CHANGES } else { "" };
         Facts::new([
             Fact::new("SQL", cut(&one.sql, LONGEST)),
-            Fact::new(report.baseline.clone(), one.baseline.join(" / ")),
-            Fact::new(candidate, one.plan.join(" / ") + changes),
+            Fact::new(report.baseline.clone(), in_one_line(&one.baseline)),
+            Fact::new(candidate, in_one_line(&one.plan) + changes),
         ])
     };
     let rows = member.rows.iter();
     rows.flat_map(|row| row.plans.iter().map(|one| of(&row.candidate, one))).collect()
+}
+
+fn in_one_line(plan: &[String]) -> String {
+    let lines: Vec<String> = plan.iter().map(|line| cut(line.trim_start(), LONGEST)).collect();
+    lines.join(" / ")
 }
 
 /// A sentence for each statement that is executed otherwise.
@@ -45,7 +41,7 @@ pub(crate) fn sentences(report: &Report) -> Vec<String> {
         of.rows.iter().flat_map(move |row| row.plans.iter().map(move |one| (of, row, one)))
     });
     rows.map(|(of, row, one)| {
-        let (own, baseline) = (one.plan.join(" / "), one.baseline.join(" / "));
+        let (own, baseline) = (in_one_line(&one.plan), in_one_line(&one.baseline));
         let (name, candidate, base) = (&of.name, &row.candidate, &report.baseline);
         match one.changes {
             false => format!(

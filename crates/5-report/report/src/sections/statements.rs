@@ -2,9 +2,8 @@
 
 use dbdyno_text::{Cell, Column, Csv, Row, Table, cut, decimals};
 
-use super::{Output, Section, interval};
+use super::{Output, Section, by_microbenchmark, interval};
 use crate::figures::{compact, micros, number, ratio};
-use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, RelativeStatement, Report, Role, Verdict};
 
@@ -18,17 +17,10 @@ pub(crate) const KEY: &str = "statements: mean response times, from sending a st
 
 /// The tables of all scripts, and what they mean.
 pub(crate) fn statements(report: &Report, output: Output) -> Section {
-    let mut section = Section::new("statements", "");
-    for member in &report.microbenchmarks {
-        let Some(table) = table(report, member, output) else { continue };
-        let title = with_clients(&member.name, member.clients, report.is_sweep());
-        section.title(title, "response times of its statements");
-        section.push(table);
-    }
-    if !section.blocks.is_empty() {
-        section.note(KEY);
-    }
-    section
+    let about = ("response times of its statements", KEY);
+    by_microbenchmark(report, "statements", about, |member| {
+        table(report, member, output).into_iter().collect()
+    })
 }
 
 /// The statement with the largest part of the difference of each script and candidate, where it certainly differs.

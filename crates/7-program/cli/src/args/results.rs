@@ -19,7 +19,7 @@ use super::run::positive_count;
     dbdyno report results/small-server results/big-server --out results/both\n\n\
     For one run, complete or not, this writes report.html, report.md, run.json, relative.csv, \
     summary.csv and latency.csv to its directory, scaling.csv of a sweep, counters.csv if \
-    counters were recorded, statements.csv of sysbench scripts, effects.csv of a matrix, changes.csv of a series, and \
+    counters were recorded, engine_counters.csv if those of the engines differ, statements.csv of sysbench scripts, effects.csv of a matrix, changes.csv of a series, and \
     insert_steps.csv and insert_series.csv of an insert benchmark. Several runs are \
     compared by candidates of the same name, or if each has only one, by these; --details also \
     prints the absolute figures of runs with several candidates, and --out DIR writes \

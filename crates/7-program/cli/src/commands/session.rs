@@ -270,10 +270,8 @@ fn failed(error: RunError, directory: &Path, (view, extent): (View, Extent)) -> 
     if is_refused {
         return error.into();
     }
-    let measured = RunReader::open(directory)
-        .and_then(|run| run.slices(0))
-        .is_ok_and(|slices| !slices.is_empty());
-    if !measured {
+    let measured = RunReader::open(directory).and_then(|run| run.has_measured());
+    if !measured.unwrap_or(false) {
         note_stored_data(directory, TO_RESUME);
     } else if let Err(second) = report::show(directory, view, extent) {
         output::note(&format!("cannot report what was measured: {second}"));
