@@ -7,6 +7,7 @@ mod counters;
 mod flag_check;
 pub mod insert;
 mod new_layout;
+pub mod profile;
 mod release;
 mod run_identity;
 pub mod server;

@@ -1,0 +1,187 @@
+//! Layers of servers: which part of a system a function belongs to, by rules.
+//!
+//! Rules are lines of four columns, separated by tabs: systems, the file's name with `*`, a regular expression for the
+//! beginning of the function's name, or after `@` of its source file's, and the layer. A layer that ends in `!` is only
+//! for samples in the function itself, not for what it calls; `^` leaves it to the caller.
+
+use std::collections::HashMap;
+
+use dbdyno_types::profile::{Function, Stack};
+use fancy_regex::{Regex, escape};
+
+/// The layer of stacks that no rule knows.
+pub const UNKNOWN: &str = "unknown";
+
+/// Instead of a layer: the caller decides.
+const CALLER: &str = "^";
+
+/// The layer of other stacks in the kernel.
+const KERNEL: &str = "kernel: other";
+
+const BUILT_IN: &str = include_str!("layers.tsv");
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("line {line}: {why}")]
+pub struct LayersError {
+    pub line: usize,
+    pub why: String,
+}
+
+/// The rules for one system.
+#[derive(Debug)]
+pub struct Layers(Vec<Rule>);
+
+#[derive(Debug)]
+struct Rule {
+    module: Regex,
+    pattern: Regex,
+    of_source_file: bool,
+    layer: String,
+    /// Whether what the function calls belongs to it, too.
+    with_callees: bool,
+}
+
+impl Layers {
+    /// The built-in rules for a system such as `mariadb`.
+    pub fn of(system: &str) -> Self {
+        Self::parse(BUILT_IN, system).expect("the built-in rules are valid")
+    }
+
+    /// The rules for a system in a text.
+    pub fn parse(text: &str, system: &str) -> Result<Self, LayersError> {
+        let mut rules = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let failed = |why: String| LayersError { line, why };
+            let columns: Vec<&str> = text.split('\t').collect();
+            let [systems, module, pattern, layer] = columns[..] else {
+                return Err(failed(format!("{} columns instead of 4", columns.len())));
+            };
+            if systems != "*" && !systems.split(',').any(|one| one == system) {
+                continue;
+            }
+            let expression = |text: String| {
+                Regex::new(&text).map_err(|error| failed(error.to_string().replace('\n', " ")))
+            };
+            let (of_source_file, pattern) = match pattern.strip_prefix('@') {
+                Some(pattern) => (true, pattern),
+                None => (false, pattern),
+            };
+            let names: Vec<String> = module.split(',').map(glob).collect();
+            rules.push(Rule {
+                module: expression(format!("^(?:{})$", names.join("|")))?,
+                pattern: expression(format!("^(?:{pattern})"))?,
+                of_source_file,
+                layer: layer.trim_end_matches('!').to_owned(),
+                with_callees: !layer.ends_with('!'),
+            });
+        }
+        Ok(Self(rules))
+    }
+
+    /// The layers of these stacks with their samples.
+    pub fn add_up(&self, functions: &[Function], stacks: &[Stack]) -> HashMap<&str, u64> {
+        let known: Vec<Option<&Rule>> = functions.iter().map(|one| self.rule(one)).collect();
+        let mut sums = HashMap::new();
+        for Stack { frames, samples } in stacks {
+            let is_kernel = |frame: &u32| functions[*frame as usize].module == "[k]";
+            let in_kernel = frames.first().is_some_and(is_kernel);
+            let frames =
+                frames.iter().enumerate().filter(|(_, frame)| !in_kernel || is_kernel(frame));
+            let mut rules = frames.filter_map(|(depth, frame)| {
+                let rule = known[*frame as usize]?;
+                (depth == 0 || rule.with_callees).then_some(rule.layer.as_str())
+            });
+            let otherwise = if in_kernel { KERNEL } else { UNKNOWN };
+            *sums.entry(rules.next().unwrap_or(otherwise)).or_default() += samples;
+        }
+        sums
+    }
+
+    /// The first rule for a function's name, or else for its source file.
+    fn rule(&self, function: &Function) -> Option<&Rule> {
+        let find = |of_source_file: bool, text: &str| {
+            self.0.iter().find(|rule| {
+                rule.of_source_file == of_source_file
+                    && matches(&rule.module, &function.module)
+                    && matches(&rule.pattern, text)
+            })
+        };
+        let by_name = function.name.as_deref().and_then(|name| find(false, name));
+        by_name
+            .or_else(|| find(true, function.source.as_deref()?))
+            .filter(|rule| rule.layer != CALLER)
+    }
+}
+
+fn matches(pattern: &Regex, text: &str) -> bool {
+    // An error means that it took too many steps.
+    pattern.is_match(text).unwrap_or(false)
+}
+
+/// A regular expression for a name with `*`.
+fn glob(name: &str) -> String {
+    name.split('*').map(escape).collect::<Vec<_>>().join(".*")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(module: &str, name: Option<&str>) -> Function {
+        let source = name.is_none().then(|| "row0sel.cc".to_owned());
+        Function { module: module.to_owned(), name: name.map(str::to_owned), source, start: 0 }
+    }
+
+    #[test]
+    fn innermost_known_function_decides() {
+        let functions = [
+            function("libc.so.6", Some("memcpy")),
+            function("mariadbd", Some("row_search_mvcc")),
+            function("mariadbd", Some("handler::ha_index_next")),
+            function("mariadbd", Some("no_such_function")),
+            function("[k]", Some("tcp_sendmsg")),
+            function("[k]", Some("no_such_call")),
+            function("mariadbd", None),
+        ];
+        let stack = |frames: &[u32]| Stack { frames: frames.to_vec(), samples: 1 };
+        let of = |frames: &[u32]| -> String {
+            let layers = Layers::of("mariadb");
+            let sums = layers.add_up(&functions, &[stack(frames)]);
+            (*sums.keys().next().unwrap()).to_owned()
+        };
+        assert_eq!(of(&[0, 1, 2]), "storage engine: read path");
+        assert_eq!(of(&[0, 2]), "handler interface");
+        assert_eq!(of(&[0, 3]), UNKNOWN);
+        assert_eq!(of(&[4, 5, 1]), "kernel: network");
+        assert_eq!(of(&[5, 1]), KERNEL, "what called the kernel does not matter");
+        assert_eq!(of(&[0, 6]), "storage engine: read path", "by its source file");
+        assert_eq!(of(&[]), UNKNOWN);
+    }
+
+    #[test]
+    fn rules_of_frames_that_everything_has_are_for_themselves_only() {
+        let text = "*\t*\tmain\tserver!\n*\t*\twork\tworking\n";
+        let layers = Layers::parse(text, "mysql").unwrap();
+        let functions =
+            [function("a", Some("main")), function("a", Some("work")), function("a", None)];
+        let stacks: Vec<Stack> = [vec![0], vec![2, 0], vec![1, 0]]
+            .into_iter()
+            .map(|frames| Stack { frames, samples: 3 })
+            .collect();
+        let sums = layers.add_up(&functions, &stacks);
+        assert_eq!(sums, HashMap::from([("server", 3), (UNKNOWN, 3), ("working", 3)]));
+    }
+
+    #[test]
+    fn rules_that_are_wrong_are_named() {
+        for (text, line) in [("# text\n*\t*\tx\n", 2), ("*\t*\t(\tlayer\n", 1)] {
+            assert_eq!(Layers::parse(text, "mysql").unwrap_err().line, line);
+        }
+        for system in ["mariadb", "mysql", "postgresql", "sqlite"] {
+            assert!(!Layers::of(system).0.is_empty(), "{system}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Stacks of samples, added up.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use dbdyno_types::profile::{Frame, Function, Profile, Stack};
+use framehop::{CacheNative, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder};
+
+use crate::kernel::KernelSymbols;
+use crate::module::{Code, Files, Mapping, Module, Space, code_of};
+use crate::names::demangled;
+use crate::sampler::{Sample, Sampler, UserStack};
+
+/// The module of functions of the kernel.
+const KERNEL: &str = "[k]";
+
+/// Frames of a stack at most.
+const DEEPEST: usize = 256;
+
+/// Collects the samples of processes.
+pub struct Collector {
+    files: Files,
+    spaces: HashMap<Vec<Mapping>, Rc<Space>>,
+    of_process: HashMap<u32, Rc<Space>>,
+    kernel: KernelSymbols,
+    cache: CacheNative<MayAllocateDuringUnwind>,
+    numbers: HashMap<Function, Frame>,
+    stacks: HashMap<Vec<Frame>, u64>,
+    profile: Profile,
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        Self {
+            files: Files::default(),
+            spaces: HashMap::new(),
+            of_process: HashMap::new(),
+            kernel: KernelSymbols::read(),
+            cache: CacheNative::new(),
+            numbers: HashMap::new(),
+            stacks: HashMap::new(),
+            profile: Profile::default(),
+        }
+    }
+}
+
+impl Collector {
+    /// Adds what was sampled of these processes since the last call.
+    pub fn collect(&mut self, sampler: &mut Sampler, pids: &HashSet<u32>) {
+        sampler.drain(pids, |sample| self.add(&sample));
+        self.profile.lost = sampler.lost();
+    }
+
+    /// Forgets the mappings of processes, which may have loaded other libraries.
+    pub fn forget_processes(&mut self) {
+        self.of_process.clear();
+    }
+
+    /// All that was collected, and begins anew.
+    pub fn take(&mut self) -> Profile {
+        let mut functions: Vec<(Function, Frame)> = self.numbers.drain().collect();
+        functions.sort_by_key(|(_, number)| *number);
+        let stacks = self.stacks.drain();
+        let mut stacks: Vec<Stack> =
+            stacks.map(|(frames, samples)| Stack { frames, samples }).collect();
+        stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
+        let functions = functions.into_iter().map(|(function, _)| function).collect();
+        Profile { functions, stacks, ..std::mem::take(&mut self.profile) }
+    }
+
+    fn add(&mut self, sample: &Sample<'_>) {
+        let mut frames: Vec<Frame> = Vec::new();
+        for address in &sample.kernel {
+            let name = self.kernel.name(*address).map(str::to_owned);
+            let function = Function { module: KERNEL.to_owned(), name, source: None, start: 0 };
+            frames.push(self.number(function));
+        }
+        if let Some(user) = &sample.user {
+            let space = self.space(sample.pid);
+            let is_whole = self.unwind(&space, user, &mut frames);
+            self.profile.cut += u64::from(!is_whole);
+        }
+        self.profile.samples += 1;
+        *self.stacks.entry(frames).or_default() += 1;
+    }
+
+    /// Adds the frames of a user's stack. Returns whether its start was reached.
+    fn unwind(&mut self, space: &Space, user: &UserStack<'_>, frames: &mut Vec<Frame>) -> bool {
+        let mut read = |address: u64| -> Result<u64, ()> {
+            let at = usize::try_from(address.checked_sub(user.sp).ok_or(())?).map_err(|_| ())?;
+            let bytes = user.bytes.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
+            Ok(u64::from_ne_bytes(bytes.try_into().map_err(|_| ())?))
+        };
+        let mut cache = std::mem::take(&mut self.cache);
+        let mut addresses = Vec::new();
+        let mut all = space.unwinder.iter_frames(user.ip, user.registers(), &mut cache, &mut read);
+        let is_whole = loop {
+            match all.next() {
+                Ok(Some(_)) if addresses.len() == DEEPEST => break false,
+                Ok(Some(frame)) => addresses.push(frame),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        self.cache = cache;
+        for frame in addresses {
+            let address = match frame {
+                FrameAddress::InstructionPointer(address) => address,
+                // The call is before it.
+                FrameAddress::ReturnAddress(address) => address.get() - 1,
+            };
+            let function = function(space.find(address), address);
+            let number = self.number(function);
+            frames.push(number);
+        }
+        is_whole
+    }
+
+    fn number(&mut self, function: Function) -> Frame {
+        let next = self.numbers.len() as Frame;
+        *self.numbers.entry(function).or_insert(next)
+    }
+
+    fn space(&mut self, pid: u32) -> Rc<Space> {
+        if let Some(known) = self.of_process.get(&pid) {
+            return Rc::clone(known);
+        }
+        let mappings = code_of(pid);
+        let Self { files, spaces, .. } = self;
+        let space = spaces
+            .entry(mappings)
+            .or_insert_with_key(|mappings| Rc::new(Space::of(pid, mappings, files)));
+        self.of_process.insert(pid, Rc::clone(space));
+        Rc::clone(space)
+    }
+}
+
+impl UserStack<'_> {
+    #[cfg(target_arch = "x86_64")]
+    fn registers(&self) -> UnwindRegsNative {
+        UnwindRegsNative::new(self.ip, self.sp, self.bp)
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn registers(&self) -> UnwindRegsNative {
+        UnwindRegsNative::new(self.lr, self.sp, self.bp)
+    }
+}
+
+fn function(found: Option<(&Module, Option<&Code>)>, address: u64) -> Function {
+    let Some((module, code)) = found else {
+        return Function { module: "unknown".to_owned(), name: None, source: None, start: address };
+    };
+    let name = code.and_then(|code| code.symbol.as_deref()).map(demangled);
+    let source = code.and_then(|code| code.source.as_deref()).map(str::to_owned);
+    let start = code.map_or(0, |code| code.range.start);
+    Function { module: module.name.clone(), name, source, start }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::sampler::ProfileError;
+
+    #[inline(never)]
+    fn burn(until: Instant) -> u64 {
+        let mut sum = 0_u64;
+        while Instant::now() < until {
+            for number in 0..10_000 {
+                sum = black_box(sum.wrapping_mul(31).wrapping_add(number));
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn own_stacks_are_sampled_to_their_start() {
+        let cpus: Vec<usize> = (0..thread::available_parallelism().unwrap().get()).collect();
+        let mut sampler = match Sampler::open(&cpus) {
+            Ok(sampler) => sampler,
+            Err(error @ ProfileError::NotPermitted { .. }) => {
+                return dbdyno_fuzz::skip(&error.to_string());
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let mut collector = Collector::default();
+        let own = HashSet::from([std::process::id()]);
+        // On a busy machine this thread may get little of a CPU.
+        for _ in 0..50 {
+            sampler.enable().unwrap();
+            black_box(burn(Instant::now() + Duration::from_millis(100)));
+            sampler.disable().unwrap();
+            collector.collect(&mut sampler, &own);
+            if collector.profile.samples >= 40 {
+                break;
+            }
+        }
+        let profile = collector.take();
+        let is_burn = |frame: &Frame| {
+            let name = profile.functions[*frame as usize].name.as_deref();
+            name.is_some_and(|name| name.contains("stacks::tests::burn"))
+        };
+        let burning: Vec<&Stack> =
+            profile.stacks.iter().filter(|stack| stack.frames.iter().any(is_burn)).collect();
+        let samples: u64 = burning.iter().map(|stack| stack.samples).sum();
+        assert!(samples * 2 > profile.samples && samples > 10, "{profile:?}");
+        assert!(profile.cut * 10 <= profile.samples, "{} of {}", profile.cut, profile.samples);
+        let deepest = burning.iter().map(|stack| stack.frames.len()).max();
+        assert!(deepest.unwrap() > 5, "{burning:?}");
+    }
+}
