@@ -26,9 +26,9 @@ pub use records::{
     AdjustedSetting, AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference,
     CommandLinesRecord, DataSize, EngineCountsRecord, ExtensionRecord, FailureKind, FailureRecord,
     InForceRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, MicrobenchmarkRecord,
-    NamedCount, NewRun, OptimizationRecord, OriginRecord, ReleaseRecord, Role, SessionRecord,
-    SliceRecord, StartedFrom, StateSnapshotRecord, StatementRecord, StoredExperiment,
-    StoredSchedule, Warning, setting,
+    NamedCount, NewRun, OptimizationRecord, OriginRecord, ProfileRecord, ReleaseRecord, Role,
+    SessionRecord, SliceRecord, StartedFrom, StateSnapshotRecord, StatementRecord,
+    StoredExperiment, StoredSchedule, Warning, setting,
 };
 pub use schema::FIGURES_VIEW;
 pub use writer::RunWriter;

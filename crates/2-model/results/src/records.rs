@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use dbdyno_types::insert::StepMeasured;
+use dbdyno_types::profile::Profile;
 use dbdyno_types::server::{ServerSystem, SettingDefaults};
 use dbdyno_types::{
     ClientWait, Counting, EngineCounts, NewLayout, ReleaseFile, SliceMeasured, StateSnapshot,
@@ -494,6 +495,18 @@ pub struct EngineCountsRecord {
     pub block: u32,
     pub candidate: u32,
     pub counts: EngineCounts,
+}
+
+/// What was sampled of a candidate on a microbenchmark in one start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileRecord {
+    pub candidate: u32,
+    pub restart: u32,
+    /// Statements in the timed parts that were sampled.
+    pub statements: u64,
+    /// CPU time of the system under test meanwhile.
+    pub cpu: Nanos,
+    pub profile: Profile,
 }
 
 /// Kind of a failure.

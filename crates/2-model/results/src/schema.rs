@@ -187,8 +187,8 @@ CREATE TABLE insert_second (
 ) WITHOUT ROWID;
 ";
 
-/// The tables of a script's statements, of plans and of the engines' own counters. Runs of earlier versions have them once they
-/// are resumed.
+/// The tables of a script's statements, of plans, of profiles and of the engines' own counters. Runs of earlier versions
+/// have them once they are resumed.
 pub(crate) const ADDED_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS statement (
     id INTEGER PRIMARY KEY,
@@ -212,6 +212,16 @@ CREATE TABLE IF NOT EXISTS plan (
     lines TEXT NOT NULL,             -- of the plan, without estimates
     PRIMARY KEY (microbenchmark, candidate, restart, statement)
 ) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS profile (
+    microbenchmark INTEGER NOT NULL REFERENCES microbenchmark,
+    candidate INTEGER NOT NULL REFERENCES candidate,
+    restart INTEGER NOT NULL,
+    statements INTEGER NOT NULL,     -- in the timed parts that were sampled
+    cpu_ns INTEGER NOT NULL,         -- of the system under test meanwhile
+    json TEXT NOT NULL,              -- functions and stacks
+    PRIMARY KEY (microbenchmark, candidate, restart)
+);
 
 CREATE TABLE IF NOT EXISTS engine_counter (
     id INTEGER PRIMARY KEY,

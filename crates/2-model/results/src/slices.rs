@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use crate::checksum;
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
-use crate::records::{EngineCountsRecord, SliceRecord, StatementRecord};
+use crate::records::{EngineCountsRecord, ProfileRecord, SliceRecord, StatementRecord};
 use crate::schema::{Columns, Record, Stored as _, insert};
 use crate::writer::RunWriter;
 
@@ -82,6 +82,22 @@ impl RunWriter {
         })
     }
 
+    /// Store what was sampled of a candidate on a microbenchmark in one start.
+    pub fn set_profile(
+        &mut self,
+        microbenchmark: u32,
+        ProfileRecord { candidate, restart, statements, cpu, profile }: &ProfileRecord,
+    ) -> Result<(), ResultsError> {
+        let json = serde_json::to_string(profile).expect("a profile has only texts and numbers");
+        self.write("storing a profile", |database| {
+            let sql = "INSERT OR REPLACE INTO profile VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let (statements, cpu) = (statements.cast_signed(), cpu.as_nanos().cast_signed());
+            database
+                .execute(sql, params![microbenchmark, candidate, restart, statements, cpu, json])
+                .map(drop)
+        })
+    }
+
     /// Store one slice. After this returns, the slice survives a crash of this process.
     pub fn add_slice(&mut self, slice: &SliceRecord) -> Result<(), ResultsError> {
         let session = self.session;
@@ -136,6 +152,38 @@ fn add_engine_counts(
 }
 
 impl RunReader {
+    /// What was sampled on one microbenchmark, by candidate and start.
+    pub fn profiles(&self, microbenchmark: u32) -> Result<Vec<ProfileRecord>, ResultsError> {
+        if !self.has_table("profile")? {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "SELECT candidate, restart, statements, cpu_ns, json FROM profile \
+             WHERE microbenchmark = {microbenchmark} ORDER BY candidate, restart"
+        );
+        let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::cast_unsigned);
+        let rows = self.rows(&sql, |row| {
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                number(row, 2)?,
+                number(row, 3)?,
+                row.get::<_, String>(4)?,
+            ))
+        })?;
+        let record = |(candidate, restart, statements, cpu, json): (u32, u32, u64, u64, String)| {
+            let profile = self.parse("a profile", &json)?;
+            Ok(ProfileRecord {
+                candidate,
+                restart,
+                statements,
+                cpu: Nanos::from_nanos(cpu),
+                profile,
+            })
+        };
+        rows.into_iter().map(record).collect()
+    }
+
     /// How candidates executed the statements of one microbenchmark, with the candidate's number and that of the start.
     pub fn plans(
         &self,

@@ -37,6 +37,9 @@ pub struct Experiment {
     pub insert_benchmark: Option<InsertBenchmark>,
     /// The duration of the measurement and its slices.
     pub schedule: Schedule,
+    /// How stacks are sampled; `None` if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profiling>,
     /// The CPUs of the systems under test and of dbdyno.
     pub cpus: Cpus,
     pub checks: Checks,
@@ -215,6 +218,19 @@ pub struct Schedule {
 /// Stored runs may predate the key.
 const fn counts() -> bool {
     true
+}
+
+/// Sampling of stacks in slices after those that are measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profiling {
+    /// Time for each candidate and microbenchmark, over all starts.
+    pub time: Nanos,
+}
+
+impl Default for Profiling {
+    fn default() -> Self {
+        Self { time: Nanos::from_secs(4) }
+    }
 }
 
 /// What ends a slice.

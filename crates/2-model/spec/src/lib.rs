@@ -21,14 +21,15 @@ mod source;
 mod workload;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use dbdyno_document::{Document, Problems, Spanned, Table, did_you_mean};
 use dbdyno_types::FlagCheck;
-use dbdyno_units::Share;
+use dbdyno_units::{Nanos, Share};
 
 use build::Definitions;
 use candidate::{Program, Sections};
-use experiment::{Checks, Experiment, Workload};
+use experiment::{Checks, Experiment, Profiling, Workload};
 pub use names::CONTROL;
 pub use option_file::{LeftOut, OptionFile};
 pub use workload::ReadFile;
@@ -82,6 +83,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     let cpus = machines::read_cpus(root.table("cpus"));
     let fleet = machines::read_fleet(root.table("fleet"));
     let (checks, audit_ignore) = read_checks(root.table("checks"));
+    let profile = read_profile(root.table("profile"));
     let sections = Sections {
         sqlite: candidate::read_sqlite_settings(root.table("sqlite"), candidate::DEFAULT_SQLITE),
         servers: server::read_sections(&mut root, files),
@@ -145,6 +147,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         workload: workload.complete?,
         insert_benchmark,
         schedule: schedule.schedule,
+        profile,
         cpus,
         checks,
         hosts: sections.hosts,
@@ -199,6 +202,17 @@ fn read_checks(table: Option<Table<'_>>) -> (Checks, Vec<FlagCheck>) {
         table.finish();
     }
     (checks, audit_ignore)
+}
+
+/// How long stacks are sampled.
+const PROFILE_TIMES: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3_600);
+
+fn read_profile(table: Option<Table<'_>>) -> Option<Profiling> {
+    let mut table = table?;
+    let mut profiling = Profiling::default();
+    table.set("time", PROFILE_TIMES, &mut profiling.time);
+    table.finish();
+    Some(profiling)
 }
 
 fn check_baseline(

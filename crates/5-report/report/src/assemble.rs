@@ -6,6 +6,7 @@ mod contrasts;
 mod engine_counters;
 pub(crate) mod inserts;
 mod plans;
+mod profile;
 mod records;
 mod statements;
 
@@ -15,8 +16,8 @@ use absolute::{
     Background, Cpus, PercentileRatios, SystemKind, absolute, cpu_per_query, switches_per_query,
 };
 use dbdyno_results::{
-    CandidateRecord, EngineCountsRecord, FailureRecord, MicrobenchmarkRecord, ResultsError, Role,
-    RunReader, SliceRecord, StatementRecord,
+    CandidateRecord, EngineCountsRecord, FailureRecord, MicrobenchmarkRecord, ProfileRecord,
+    ResultsError, Role, RunReader, SliceRecord, StatementRecord,
 };
 use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
@@ -62,8 +63,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
             let statements = run.statement_times(id)?;
             let engine_counts = run.engine_counts(id)?;
-            let plans = run.plans(id)?;
-            let mut one = Measured { order, statements, engine_counts, plans, ..one };
+            let (plans, profiles) = (run.plans(id)?, run.profiles(id)?);
+            let mut one = Measured { order, statements, engine_counts, plans, profiles, ..one };
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.drop_details();
@@ -164,6 +165,7 @@ struct Measured {
     engine_counts: Vec<EngineCountsRecord>,
     /// With the candidate's number and that of the start.
     plans: Vec<(u32, u32, StatementPlan)>,
+    profiles: Vec<ProfileRecord>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     relative: Vec<Relative>,
@@ -227,6 +229,7 @@ impl Measured {
             statements: BTreeMap::new(),
             engine_counts: Vec::new(),
             plans: Vec::new(),
+            profiles: Vec::new(),
             own,
             relative: Vec::new(),
             control: candidates.iter().position(|one| one.role == Role::Control),
@@ -422,6 +425,7 @@ impl Measured {
                 statements: self.relative_statements(number, of_statements, failed),
                 engine_counters: self.engine_counters(number, (candidate, &candidates[0])),
                 plans: self.other_plans(number, (candidate, &candidates[0])),
+                profile: self.profile_difference(number, [candidate, &candidates[0]]),
                 verdict: match verdict {
                     Verdict::Unknown if alone => Verdict::NoInterval,
                     known => known,

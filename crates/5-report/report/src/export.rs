@@ -19,6 +19,7 @@ use crate::sections::engine_counters::engine_counters_csv;
 use crate::sections::inserts::{series_csv, steps_csv};
 use crate::sections::key_results::summary_csv;
 use crate::sections::operations::{counters_csv, latency_csv};
+use crate::sections::profile::functions_csv;
 use crate::sections::series::{changes_csv, effects_csv};
 use crate::sections::statements::statements_csv;
 use crate::sections::sweep::scaling_csv;
@@ -139,6 +140,7 @@ pub fn tables(report: &Report) -> Vec<(&'static str, String)> {
     add(!report.effects.is_empty(), "effects.csv", effects_csv);
     add(!report.series.is_empty(), "changes.csv", changes_csv);
     let mut rows = all.iter().flat_map(|one| &one.rows);
+    add(rows.clone().any(|row| row.profile.is_some()), "functions.csv", functions_csv);
     add(
         rows.clone().any(|row| !row.engine_counters.is_empty()),
         "engine_counters.csv",

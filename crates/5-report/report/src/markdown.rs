@@ -9,6 +9,7 @@ use crate::sections::engine_counters::engine_counters;
 use crate::sections::key_results::{key_results, summaries};
 use crate::sections::overview::notes;
 use crate::sections::plans::plans;
+use crate::sections::profile::profiles;
 use crate::sections::series::effects;
 use crate::sections::statements::statements;
 use crate::sections::sweep::scaling;
@@ -33,6 +34,7 @@ pub fn render(report: &Report) -> String {
         sections.push(statements(report, output));
         sections.push(engine_counters(report, output));
         sections.push(plans(report));
+        sections.push(profiles(report, None, output));
     }
     let mut last = Section::new("notes", "");
     let notes = notes(report, output);

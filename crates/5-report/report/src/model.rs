@@ -316,6 +316,9 @@ pub struct Row {
     /// The statements that are executed otherwise than by the baseline, which has the same system.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<OtherPlan>,
+    /// Where the difference in CPU time is; `None` without samples of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileDifference>,
     pub verdict: Verdict,
     pub cpu_verdict: Verdict,
     pub trusted_metric: Metric,
@@ -327,6 +330,40 @@ pub struct Row {
     pub ratios: Vec<f64>,
     /// The median of each restart, in order; one value without restarts.
     pub restart_medians: Vec<f64>,
+}
+
+/// Where a candidate needs another CPU time per query than the baseline, by samples of stacks.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProfileDifference {
+    /// Of the candidate and the baseline.
+    pub samples: [u64; 2],
+    /// Share of the samples whose stacks were not followed to their start.
+    pub cut: Share,
+    /// CPU time per query while stacks were sampled, relative to that of measured slices, of both.
+    pub cost: [Option<Ratio>; 2],
+    /// All layers, the largest difference first.
+    pub layers: Vec<ProfileRow>,
+    /// The functions that something was sampled in, the largest difference first.
+    pub functions: Vec<ProfileRow>,
+}
+
+/// CPU time per query in a layer or a function, without what it calls, in µs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProfileRow {
+    /// The layer, or the function: without a name by its source file or its program.
+    pub name: String,
+    pub us: f64,
+    pub baseline_us: f64,
+    /// Half of the 95% interval of the difference.
+    pub half_width_us: f64,
+    /// Whether the difference is certain, with 5% false discoveries among all rows that are.
+    pub certain: bool,
+}
+
+impl ProfileRow {
+    pub fn difference(&self) -> f64 {
+        self.us - self.baseline_us
+    }
 }
 
 /// A statement with another plan than the baseline's.

@@ -468,6 +468,7 @@ fn row(
         statements: Vec::new(),
         engine_counters: Vec::new(),
         plans: Vec::new(),
+        profile: None,
         verdict: Verdict::of_estimate(Metric::Qps, &estimate, floor),
         cpu_verdict: match candidate.role {
             // The control equals the baseline: all differences are noise.

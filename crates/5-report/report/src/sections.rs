@@ -13,6 +13,7 @@ pub(crate) mod key_results;
 pub(crate) mod operations;
 pub(crate) mod overview;
 pub(crate) mod plans;
+pub(crate) mod profile;
 pub(crate) mod series;
 pub(crate) mod statements;
 pub(crate) mod sweep;

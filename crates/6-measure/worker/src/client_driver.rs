@@ -452,7 +452,14 @@ mod tests {
         let mut driver = Epoll::new(&mut clients, wait).unwrap();
         let quota = Quota::Events(events);
         let lead_in = (events > 1).then_some(Quota::Events(6));
-        let request = SliceRequest { counters: false, block: 3, clients: None, lead_in, quota };
+        let request = SliceRequest {
+            counters: false,
+            profile: false,
+            block: 3,
+            clients: None,
+            lead_in,
+            quota,
+        };
         driver.lead_in::<MonotonicTicks>(&mut clients, request)?;
         driver.timed::<MonotonicTicks>(&mut clients, request, &Meter::none())
     }

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{Signal, die_with_parent};
 use dbdyno_types::insert::{Second, StepMeasured};
+use dbdyno_types::profile::Profile;
 use dbdyno_types::{SliceMeasured, StateSnapshot, StatementPlan};
 use dbdyno_workloads::definition::Microbenchmark;
 use rustix::fs::OFlags;
@@ -209,6 +210,15 @@ impl WorkerHandle {
         let doing = "explaining statements";
         match self.request(&Request::Plans(Box::new(microbenchmark.clone())), doing)? {
             Response::Plans(plans) => Ok(plans),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// What was sampled since the last call; `None` if nothing was.
+    pub fn profile(&mut self) -> Result<Option<Profile>, WorkerError> {
+        let doing = "collecting samples";
+        match self.request(&Request::Profile, doing)? {
+            Response::Profile(profile) => Ok(profile.map(|profile| *profile)),
             other => Err(unexpected(doing, &other)),
         }
     }

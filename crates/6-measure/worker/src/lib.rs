@@ -19,6 +19,7 @@ mod latency;
 mod meter;
 mod own_data;
 mod prepared;
+mod profiler;
 pub mod protocol;
 pub mod schedule;
 mod script;

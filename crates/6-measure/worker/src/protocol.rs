@@ -9,6 +9,7 @@ use dbdyno_engines::in_force::ReportedSetting;
 use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::{SchemaRemoval, sqlite};
 use dbdyno_types::insert::{DeviceUsage, Second, StepMeasured};
+use dbdyno_types::profile::Profile;
 use dbdyno_types::{
     ClientWait, Counting, Counts, ServerUsage, SliceMeasured, StateSnapshot, StatementPlan,
 };
@@ -47,6 +48,8 @@ pub enum Request {
     CheckStatements(Vec<Microbenchmark>),
     /// Explain the statements of a microbenchmark.
     Plans(Box<Microbenchmark>),
+    /// Return what was sampled since the last of these requests.
+    Profile,
     /// Log in to an existing server and check that the run can create its schema.
     CheckAccess,
     /// Free the prepared statements.
@@ -205,6 +208,8 @@ pub enum Response {
     /// The statements that the system refuses.
     RefusedStatements(Vec<RefusedStatement>),
     Plans(Vec<StatementPlan>),
+    /// `None` if nothing was sampled.
+    Profile(Option<Box<Profile>>),
     /// What became of the schema.
     Removed(SchemaRemoval),
     /// Take a reading of the server on another host, before the lead-in or the timed part; answered with
@@ -273,6 +278,8 @@ pub struct SliceRequest {
     pub quota: Quota,
     /// Whether the engine's own counters are read, before the lead-in and after the timed part.
     pub counters: bool,
+    /// Whether stacks are sampled in the timed part.
+    pub profile: bool,
 }
 
 /// How long caches and branch predictors take to refill after slices of other candidates. Without a

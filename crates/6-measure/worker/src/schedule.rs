@@ -216,7 +216,7 @@ impl Schedule {
         let first = self.plan.first_block + self.plan.warmup_blocks;
         let counters = (first..first + self.plan.counted_blocks).contains(&block);
         let clients = Some(self.plan.clients);
-        SliceRequest { block, clients, lead_in: self.lead_in, quota, counters }
+        SliceRequest { block, clients, lead_in: self.lead_in, quota, counters, profile: false }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The worker's side of the protocol.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, Write};
 use std::marker::PhantomData;
 use std::sync::mpsc::channel;
@@ -13,7 +13,7 @@ use dbdyno_engines::{
     Engine, InsertEngine, SchemaRemoval, Table, WithServerEngine, with_server_engine,
 };
 use dbdyno_machine::{Calibration, CpuSet, ProcessTree, TickSource, Ticks, WithTicks, pin_process};
-use dbdyno_types::{EngineCounts, SliceMeasured, StateSnapshot};
+use dbdyno_types::{Counts, EngineCounts, SliceMeasured, StateSnapshot};
 use dbdyno_workloads::insert;
 use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
@@ -27,6 +27,7 @@ use crate::insert::{InsertBenchmark, LocalSystem, RemoteServer, StepLink};
 use crate::meter::Meter;
 use crate::own_data::{dialect, own_table_names, prepare_script, run_scripts, with_schema};
 use crate::prepared::{plans, refused_statements};
+use crate::profiler::Profiler;
 use crate::protocol::{
     Failed, InsertStep, Open, Opened, Reading, Request, Response, SliceRequest, SystemUnderTest,
     TimedUsage, receive, send,
@@ -168,6 +169,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             own_tables,
             ran_script: false,
             observer: None,
+            profiler: None,
         };
         let mut interrupted = false;
         while let Some(request) = receive::<Request>(requests)? {
@@ -239,6 +241,8 @@ struct Instance<E: InsertEngine, D, T> {
     ran_script: bool,
     /// The connection that reads the server's counters; `None` until they are read.
     observer: Option<E::Connection>,
+    /// Samples stacks; `None` until they are sampled.
+    profiler: Option<Profiler>,
 }
 
 impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E, D, T> {
@@ -272,6 +276,10 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 self.ran_script = script.is_some();
                 self.clients.prepare(*prepare)?;
             }
+            Request::Slice(request) if request.profile => {
+                let measured = self.profiled_slice(request)?;
+                return Ok(Response::Sliced(Box::new(measured)));
+            }
             Request::Slice(request) => {
                 return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
             }
@@ -287,6 +295,10 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 let tables = Tables { count: open.tables, rows: open.rows };
                 let plans = plans(&self.engines[0], &microbenchmark, tables, open.seed)?;
                 return Ok(Response::Plans(plans));
+            }
+            Request::Profile => {
+                let profile = self.profiler.as_mut().map(|profiler| Box::new(profiler.take()));
+                return Ok(Response::Profile(profile));
             }
             Request::CheckAccess => self.engines.iter().try_for_each(E::check_access)?,
             Request::FreeStatements => {
@@ -384,6 +396,30 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             }
         }
         Ok(measured)
+    }
+
+    /// Runs a slice in whose timed part the stacks of the server, or of this process with an embedded database, are
+    /// sampled.
+    fn profiled_slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
+        let profiler = match &mut self.profiler {
+            Some(profiler) => profiler,
+            none => none.insert(Profiler::open()?),
+        };
+        let pids: HashSet<u32> = match &mut self.monitor {
+            Some(monitor) => monitor.family().pids().collect(),
+            None if !E::SHARES_CACHE => HashSet::from([std::process::id()]),
+            None => return Err("the server's processes are unknown".into()),
+        };
+        self.clients.slice(SlicePart::LeadIn, request)?;
+        let started = self.monitor.as_mut().map(|monitor| monitor.start(None));
+        profiler.begin()?;
+        let measured = self.clients.slice(SlicePart::Timed, request);
+        profiler.end(&pids)?;
+        let used =
+            self.monitor.as_mut().zip(started).map(|(monitor, started)| monitor.end(started));
+        let TimedUsage { server, .. } =
+            used.unwrap_or(TimedUsage { server: None, counts: Counts::default(), energy: None });
+        Ok(SliceMeasured { server, ..measured? })
     }
 
     /// The system's counters, of an embedded system over all its connections; `None` if it has none, or they cannot be

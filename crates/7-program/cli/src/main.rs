@@ -33,6 +33,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, CliError> {
         Command::Bisect(bisect) => commands::bisect::bisect(bisect),
         Command::Check(check) => commands::check::check(check),
         Command::Report(report) => commands::report::report(report),
+        Command::Why(why) => commands::why::why(why),
         Command::History(history) => commands::history::history(history),
         Command::Fleet(fleet) => commands::fleet::fleet(fleet),
         Command::Import(import) => commands::report::import(import),

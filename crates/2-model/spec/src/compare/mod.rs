@@ -54,6 +54,8 @@ pub struct Words<'a> {
     pub target: Option<&'a str>,
     /// Whether to measure shortly, in one start, to find what is worth a longer measurement.
     pub is_screening: bool,
+    /// Whether stacks are sampled.
+    pub profile: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -114,7 +116,10 @@ pub fn experiment(
     }
     let asked = time.and_then(Result::ok);
     let write = |options: &Options<'_>, time| {
-        let text = text::write(&line, &candidates, options, time);
+        let mut text = text::write(&line, &candidates, options, time);
+        if words.profile {
+            text.push("\n[profile]\n");
+        }
         match parse_with_files("the generated experiment", &text.text, files) {
             Ok(experiment) => Ok(Comparison { experiment, asked, text: text.text }),
             Err(of_text) => Err(text.problems(&of_text, &line)),

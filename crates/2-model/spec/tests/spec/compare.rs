@@ -56,6 +56,7 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
         rows: rows.as_deref(),
         target: target.as_deref(),
         is_screening: false,
+        profile: false,
     };
     experiment(&words, &installed, &files, &|_| Nanos::ZERO)
 }
@@ -338,6 +339,7 @@ fn screening_is_short_and_in_one_start() {
         command: "compare",
         candidates: &candidates,
         is_screening: true,
+        profile: false,
         ..Words::default()
     };
     let screening = experiment(&words, &installed, &files, &|_| Nanos::ZERO).unwrap();
@@ -705,6 +707,7 @@ proptest! {
             rows: option.as_deref().filter(|_| words.is_empty()),
             target: option.as_deref().filter(|_| words.len() == 2),
             is_screening: words.len() == 3,
+            profile: false,
         };
         match experiment(&words, &installed, &files, &|_| Nanos::ZERO) {
             Ok(Comparison { experiment, text, .. }) => {

@@ -10,13 +10,14 @@ const PAGE: &str = include_str!("../../../../../docs/experiments.md");
 
 /// A text above each table of keys, the table of the file that has them, and an experiment with one of
 /// them instead of `%`; `$` is a candidate.
-const TABLES: [(&str, &str, &str); 23] = [
+const TABLES: [(&str, &str, &str); 24] = [
     ("## Top level", "", "%\n$"),
     ("## `[workload]`", "workload", "[workload]\n%\n$"),
     ("## `[insert_benchmark]`", "insert_benchmark", "[insert_benchmark]\n%\n$"),
     ("## `[schedule]`", "schedule", "[schedule]\n%\n$"),
     ("## `[cpus]`", "cpus", "[cpus]\n%\n$"),
     ("## `[checks]`", "checks", "[checks]\n%\n$"),
+    ("## `[profile]`", "profile", "[profile]\n%\n$"),
     ("## `[fleet]`", "fleet", "[fleet]\n%\n$"),
     ("## `[sqlite]`", "sqlite", "[sqlite]\n%\n$"),
     ("## `[source]`", "source", "[source]\nbundled = true\n%\n$"),

@@ -13,7 +13,7 @@ use crate::charts::{Scale, colour, percent, shape};
 use crate::metric::{compared, with_clients};
 use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Row};
 use crate::sections::operations::{self, Part};
-use crate::sections::{Output, engine_counters, mark, plans, statements};
+use crate::sections::{Output, engine_counters, mark, plans, profile, statements};
 
 pub(super) fn render(report: &Report) -> Markup {
     let content = html! {
@@ -53,6 +53,11 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                     p.muted { (engine_counters::KEY) }
                 }
                 (other_plans(report, microbenchmark))
+                @let profiles = profile::of_microbenchmark(report, microbenchmark);
+                @if !profiles.is_empty() {
+                    @for table in &profiles { (document::table(table)) }
+                    p.muted { (profile::KEY) }
+                }
                 (document::table(&operations::measurements(report, microbenchmark)))
             }
         }

@@ -283,6 +283,7 @@ impl PgoTrainer<'_> {
             let quota = Quota::Time(*time);
             worker.slice(SliceRequest {
                 counters: false,
+                profile: false,
                 block: 0,
                 clients: None,
                 lead_in: None,

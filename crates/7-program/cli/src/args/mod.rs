@@ -13,7 +13,7 @@ use clap_complete::Shell;
 pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
 pub use fleet::{Fleet, FleetCancel, FleetCollect, FleetCommand, FleetRun, FleetStatus, FleetTask};
 pub use live::{AttachOptions, Live, LiveCommand, Optimize, Status, TargetProcess, Undo, Watch};
-pub use results::{Clean, Gate, History, Import, Report, View, When};
+pub use results::{Clean, Gate, History, Import, Report, View, When, Why};
 pub use run::{Bisect, Check, Compare, ComparisonOptions, Doctor, List, Listed, Run};
 
 /// Benchmark databases: compare servers, builds and settings by throughput and CPU time.
@@ -59,6 +59,7 @@ pub enum Command {
     Bisect(Bisect),
     Check(Check),
     Report(Report),
+    Why(Why),
     History(History),
     Fleet(Fleet),
     Import(Import),

@@ -44,6 +44,28 @@ pub struct Report {
     pub view: View,
 }
 
+/// Say in which layers and functions a candidate needs another CPU time than the baseline.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    dbdyno compare mariadb mariadb:engine=myrocks --profile\n  \
+    dbdyno why results/first\n  \
+    dbdyno why results/first myrocks point-query_range=100\n\n\
+    The run must have been measured with --profile, or with [profile] in its experiment.")]
+pub struct Why {
+    /// Run directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Only this candidate
+    #[arg(value_name = "CANDIDATE")]
+    pub candidate: Option<String>,
+    /// Only this microbenchmark
+    #[arg(value_name = "MICROBENCHMARK")]
+    pub microbenchmark: Option<String>,
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
 /// Show where the results of repeated runs of an experiment changed for good.
 ///
 /// Each run measures its baseline again, so that changes of the machine between two runs cancel out. A

@@ -171,6 +171,10 @@ pub struct ComparisonOptions {
     /// [default: 5s for each microbenchmark and candidate, 2s for SQLite]
     #[arg(long = "for", value_name = "TIME")]
     pub time: Option<String>,
+    /// Sample stacks in slices after those that are measured, to tell with `dbdyno why` in which functions and layers
+    /// the difference in CPU time is
+    #[arg(long)]
+    pub profile: bool,
     /// Rows in the table, such as 100k or 2M; with a script, the rows that servers get caches for [default: 20000; with
     /// a script its options tables times table_size if that is more]
     #[arg(long, value_name = "N")]

@@ -136,6 +136,7 @@ impl Comparison<'_> {
             rows: rows.as_deref(),
             target: target.as_deref(),
             is_screening,
+            profile: self.options.profile && !is_screening,
         };
         let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.1;
         experiment(&words, &installed, &read, &measuring)

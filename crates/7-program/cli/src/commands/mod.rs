@@ -17,6 +17,7 @@ pub mod live;
 pub mod report;
 pub mod run;
 mod session;
+pub mod why;
 
 use std::io::{BufReader, stdin, stdout};
 use std::process::ExitCode;

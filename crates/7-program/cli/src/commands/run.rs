@@ -50,7 +50,10 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     let [file] = &args.words[..] else {
         return Err(CliError::usage("name one experiment file"));
     };
-    let (experiment, text) = read_experiment(file)?;
+    let (mut experiment, text) = read_experiment(file)?;
+    if args.comparison.profile {
+        experiment.profile.get_or_insert_default();
+    }
     gate::check(&args.gate.rules, &experiment)?;
     let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
     execute(&directory, &|options| start_run(&experiment, &text, &directory, options))

@@ -116,8 +116,14 @@ fn work(
             clients,
         })?;
         let quota = Quota::Time(SLICE);
-        let request =
-            SliceRequest { counters: false, block: slice, clients: None, lead_in: None, quota };
+        let request = SliceRequest {
+            counters: false,
+            profile: false,
+            block: slice,
+            clients: None,
+            lead_in: None,
+            quota,
+        };
         let before = (name == ADDS).then(|| server.sum_of_k()).transpose()?;
         let statements = run_slice(worker, request).context(name)?.statements;
         if let Some(before) = before {

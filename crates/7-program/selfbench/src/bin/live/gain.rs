@@ -298,6 +298,7 @@ impl Measuring<'_> {
         self.stream += 1;
         let request = SliceRequest {
             counters: false,
+            profile: false,
             block,
             clients: None,
             lead_in: quota.lead_in(time),

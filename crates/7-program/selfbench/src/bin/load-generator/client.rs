@@ -243,6 +243,7 @@ impl Comparison<'_> {
         self.block += 1;
         let request = SliceRequest {
             counters: false,
+            profile: false,
             block: self.block,
             clients: None,
             lead_in: None,

@@ -201,6 +201,7 @@ impl Pair<'_> {
             let quota = Quota::Time(self.args.slice);
             let request = SliceRequest {
                 counters: false,
+                profile: false,
                 block,
                 clients: None,
                 lead_in: quota.lead_in(self.args.slice),
@@ -217,6 +218,7 @@ impl Pair<'_> {
         let quota = Quota::Events(queries);
         let request = SliceRequest {
             counters: false,
+            profile: false,
             block,
             clients: None,
             lead_in: quota.lead_in(self.args.slice),

@@ -1,0 +1,235 @@
+//! Where a candidate needs another CPU time per query than the baseline.
+//!
+//! Shares of functions come from samples, and the CPU time per query from slices in which nothing was sampled, of the same
+//! start: so the rows add up to what was measured. Samples of a function vary as counts do; how much more they vary
+//! between starts is estimated over all functions together, because few starts tell little of a single one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::f64::consts::SQRT_2;
+
+use dbdyno_profile::Layers;
+use dbdyno_results::{CandidateRecord, ProfileRecord, Role};
+use dbdyno_stats::false_discovery_level;
+use dbdyno_types::profile::Function;
+use dbdyno_units::{Ratio, Share};
+
+use super::{Measured, cpu_per_query};
+use crate::model::{ProfileDifference, ProfileRow};
+
+/// Share of false discoveries among the differences that are called certain.
+const FALSE_DISCOVERIES: f64 = 0.05;
+
+/// Samples of a function on both sides with which its variation tells something.
+const ENOUGH: f64 = 10.0;
+
+/// The two-sided 95% quantile of the normal distribution.
+const NORMAL: f64 = 1.959_964;
+
+/// What was sampled of one candidate in one start.
+struct Start {
+    /// CPU time per query in µs, in slices that were not sampled.
+    cpu: f64,
+    samples: f64,
+    /// Samples by function or layer.
+    of: BTreeMap<String, f64>,
+}
+
+impl Measured {
+    /// `None` without samples of both in a common start.
+    pub(super) fn profile_difference(
+        &self,
+        candidate: usize,
+        [own, baseline]: [&CandidateRecord; 2],
+    ) -> Option<ProfileDifference> {
+        let records = |number: usize| {
+            self.profiles.iter().filter(move |one| one.candidate as usize == number)
+        };
+        if own.role == Role::Baseline || records(candidate).next().is_none() {
+            return None;
+        }
+        let layers = [own, baseline].map(|one| Layers::of(&one.system));
+        let starts = |by_layer: bool| -> Vec<[Start; 2]> {
+            let pairs = records(candidate).filter_map(|record| {
+                let base = records(0).find(|one| one.restart == record.restart)?;
+                let own = self.start(candidate, record, by_layer.then_some(&layers[0]))?;
+                Some([own, self.start(0, base, by_layer.then_some(&layers[1]))?])
+            });
+            pairs.collect()
+        };
+        let by_function = starts(false);
+        if by_function.is_empty() {
+            return None;
+        }
+        let samples = [candidate, 0]
+            .map(|number| records(number).map(|one| one.profile.samples).sum::<u64>());
+        let cut: u64 =
+            [candidate, 0].into_iter().flat_map(records).map(|one| one.profile.cut).sum();
+        Some(ProfileDifference {
+            samples,
+            cut: Share::from_fraction(cut as f64 / samples.iter().sum::<u64>().max(1) as f64),
+            cost: [candidate, 0].map(|number| self.cost(number)),
+            layers: rows(&starts(true)),
+            functions: rows(&by_function),
+        })
+    }
+
+    /// CPU time per query in µs of a candidate in a start, without samples.
+    fn cpu_of_start(&self, candidate: usize, restart: u32) -> Option<f64> {
+        let kind = self.own.get(candidate)?.kind;
+        let slices = self.slices.iter();
+        let slices =
+            slices.filter(|one| one.candidate as usize == candidate && one.restart == restart);
+        let (mut statements, mut sum) = (0.0, 0.0);
+        for slice in slices {
+            let count = slice.measured.statements as f64;
+            sum += cpu_per_query(&slice.measured, kind)? * count;
+            statements += count;
+        }
+        (statements > 0.0).then(|| sum / statements)
+    }
+
+    /// The CPU time per query in slices that were sampled relative to that in others.
+    fn cost(&self, candidate: usize) -> Option<Ratio> {
+        let of = self.profiles.iter().filter(|one| one.candidate as usize == candidate);
+        let (mut sampled, mut others) = (0.0, 0.0);
+        for record in of {
+            sampled += record.cpu.as_micros_f64();
+            others += self.cpu_of_start(candidate, record.restart)? * record.statements as f64;
+        }
+        (others > 0.0).then(|| Ratio::new(sampled / others))
+    }
+
+    fn start(
+        &self,
+        candidate: usize,
+        record: &ProfileRecord,
+        layers: Option<&Layers>,
+    ) -> Option<Start> {
+        let cpu = self.cpu_of_start(candidate, record.restart)?;
+        let profile = &record.profile;
+        let mut of: BTreeMap<String, f64> = BTreeMap::new();
+        match layers {
+            Some(layers) => {
+                for (layer, samples) in layers.add_up(&profile.functions, &profile.stacks) {
+                    of.insert(layer.to_owned(), samples as f64);
+                }
+            }
+            None => {
+                let mut names: HashMap<u32, String> = HashMap::new();
+                for stack in &profile.stacks {
+                    let Some(innermost) = stack.frames.first() else { continue };
+                    let function = profile.functions.get(*innermost as usize)?;
+                    let name = names.entry(*innermost).or_insert_with(|| name_of(function));
+                    *of.entry(name.clone()).or_default() += stack.samples as f64;
+                }
+            }
+        }
+        (profile.samples > 0).then_some(Start { cpu, samples: profile.samples as f64, of })
+    }
+}
+
+/// How a function is called: those without names by their source file or their program, so that builds can be
+/// compared.
+fn name_of(function: &Function) -> String {
+    match (&function.name, &function.source) {
+        (Some(name), _) if function.module == "[k]" => format!("{name} [kernel]"),
+        (Some(name), _) => name.clone(),
+        (None, Some(source)) => format!("without a name in {source}"),
+        (None, None) => format!("without a name in {}", function.module),
+    }
+}
+
+/// The CPU time per query and its variance if samples were counts.
+fn time_of(start: &Start, name: &str) -> (f64, f64) {
+    let samples = start.of.get(name).copied().unwrap_or_default();
+    let of_sample = start.cpu / start.samples;
+    // A function that is never seen may have been seen once.
+    (samples * of_sample, samples.max(1.0) * of_sample * of_sample)
+}
+
+fn rows(starts: &[[Start; 2]]) -> Vec<ProfileRow> {
+    let count = starts.len() as f64;
+    let mut names: Vec<&String> =
+        starts.iter().flatten().flat_map(|start| start.of.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    // Sum of squares between starts, degrees of freedom.
+    let mut excess = (0.0, 0.0);
+    let mut rows: Vec<(ProfileRow, f64)> = Vec::new();
+    for name in names {
+        let mut sums = (0.0, 0.0, 0.0);
+        let mut differences = Vec::new();
+        for [own, base] in starts {
+            let ((us, of_own), (baseline_us, of_base)) = (time_of(own, name), time_of(base, name));
+            sums = (sums.0 + us, sums.1 + baseline_us, sums.2 + of_own + of_base);
+            differences.push(us - baseline_us);
+        }
+        let mean = differences.iter().sum::<f64>() / count;
+        let variance = sums.2 / count;
+        let samples: f64 = starts.iter().flatten().filter_map(|start| start.of.get(name)).sum();
+        if samples >= ENOUGH * 2.0 * count {
+            let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
+            excess = (excess.0 + squares / variance, excess.1 + count - 1.0);
+        }
+        let (us, baseline_us) = (sums.0 / count, sums.1 / count);
+        let row =
+            ProfileRow { name: name.clone(), us, baseline_us, half_width_us: 0.0, certain: false };
+        rows.push((row, (variance / count).sqrt()));
+    }
+    let inflation = if excess.1 > 0.0 { (excess.0 / excess.1).max(1.0).sqrt() } else { 1.0 };
+    let mut p_values = Vec::new();
+    for (row, deviation) in &mut rows {
+        *deviation *= inflation;
+        row.half_width_us = NORMAL * *deviation;
+        p_values.push(two_sided(row.difference() / *deviation));
+    }
+    let level = false_discovery_level(&p_values, FALSE_DISCOVERIES);
+    for ((row, _), p) in rows.iter_mut().zip(&p_values) {
+        row.certain = *p <= level;
+    }
+    let mut rows: Vec<ProfileRow> = rows.into_iter().map(|(row, _)| row).collect();
+    rows.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
+    rows
+}
+
+/// The probability of a value at least as far from 0 in a normal distribution.
+fn two_sided(value: f64) -> f64 {
+    libm::erfc(value.abs() / SQRT_2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(cpu: f64, of: &[(&str, f64)]) -> Start {
+        let of: BTreeMap<String, f64> =
+            of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        Start { cpu, samples: of.values().sum(), of }
+    }
+
+    #[test]
+    fn probabilities_are_those_of_the_normal_distribution() {
+        for (value, p) in [(0.0, 1.0), (1.0, 0.317_311), (-1.959_964, 0.05), (4.0, 6.334e-5)] {
+            assert!((two_sided(value) - p).abs() < 1e-6, "{value}: {}", two_sided(value));
+        }
+    }
+
+    #[test]
+    fn rows_add_up_to_the_difference_and_the_certain_one_is_found() {
+        let starts: Vec<[Start; 2]> = (0..4)
+            .map(|number| {
+                let noise = f64::from(number % 2) * 20.0;
+                let same = [("parse", 1_000.0 + noise), ("read", 2_000.0 - noise)];
+                let slower = [&same[..], &[("memcmp", 1_500.0)]].concat();
+                let base = [&same[..], &[("memcmp", 1_000.0)]].concat();
+                [start(45.0, &slower), start(40.0, &base)]
+            })
+            .collect();
+        let rows = rows(&starts);
+        let sum: f64 = rows.iter().map(ProfileRow::difference).sum();
+        assert!((sum - 5.0).abs() < 1e-9, "{rows:?}");
+        assert_eq!((rows[0].name.as_str(), rows[0].certain), ("memcmp", true));
+        assert!(rows[1..].iter().all(|row| !row.certain), "{rows:?}");
+        assert!(rows[0].half_width_us < 0.5, "{rows:?}");
+    }
+}
