@@ -3,6 +3,7 @@
 
 mod delays;
 mod equal;
+mod planted;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ enum Command {
     Coverage(equal::CoverageArgs),
     Control(equal::ControlArgs),
     Gate(GateArgs),
+    Planted(planted::Args),
 }
 
 fn main() -> ExitCode {
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         Command::Coverage(args) => equal::coverage(&args),
         Command::Control(args) => equal::control(&args),
         Command::Gate(args) => gate(&args),
+        Command::Planted(args) => planted::run(&args),
     })
 }
 
