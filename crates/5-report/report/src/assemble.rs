@@ -6,7 +6,7 @@ mod contrasts;
 mod engine_counters;
 pub(crate) mod inserts;
 mod plans;
-mod profile;
+pub(crate) mod profile;
 mod records;
 mod statements;
 

@@ -4,7 +4,7 @@
 //! start: so the rows add up to what was measured. Samples of a function vary as counts do; how much more they vary
 //! between starts is estimated over all functions together, because few starts tell little of a single one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::f64::consts::SQRT_2;
 
 use dbdyno_profile::Layers;
@@ -25,13 +25,16 @@ const ENOUGH: f64 = 10.0;
 /// The two-sided 95% quantile of the normal distribution.
 const NORMAL: f64 = 1.959_964;
 
+/// Degrees of freedom with which the variation of a single function tells something.
+const FREEDOM: f64 = 3.0;
+
 /// What was sampled of one candidate in one start.
-struct Start {
+pub(crate) struct Start {
     /// CPU time per query in µs, in slices that were not sampled.
-    cpu: f64,
-    samples: f64,
+    pub cpu: f64,
+    pub samples: f64,
     /// Samples by function or layer.
-    of: BTreeMap<String, f64>,
+    pub of: BTreeMap<String, f64>,
 }
 
 impl Measured {
@@ -148,48 +151,80 @@ fn time_of(start: &Start, name: &str) -> (f64, f64) {
 }
 
 fn rows(starts: &[[Start; 2]]) -> Vec<ProfileRow> {
-    let count = starts.len() as f64;
-    let mut names: Vec<&String> =
-        starts.iter().flatten().flat_map(|start| start.of.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
-    // Sum of squares between starts, degrees of freedom.
-    let mut excess = (0.0, 0.0);
-    let mut rows: Vec<(ProfileRow, f64)> = Vec::new();
-    for name in names {
-        let mut sums = (0.0, 0.0, 0.0);
-        let mut differences = Vec::new();
-        for [own, base] in starts {
-            let ((us, of_own), (baseline_us, of_base)) = (time_of(own, name), time_of(base, name));
-            sums = (sums.0 + us, sums.1 + baseline_us, sums.2 + of_own + of_base);
-            differences.push(us - baseline_us);
-        }
-        let mean = differences.iter().sum::<f64>() / count;
-        let variance = sums.2 / count;
-        let samples: f64 = starts.iter().flatten().filter_map(|start| start.of.get(name)).sum();
-        if samples >= ENOUGH * 2.0 * count {
-            let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
-            excess = (excess.0 + squares / variance, excess.1 + count - 1.0);
-        }
-        let (us, baseline_us) = (sums.0 / count, sums.1 / count);
-        let row =
-            ProfileRow { name: name.clone(), us, baseline_us, half_width_us: 0.0, certain: false };
-        rows.push((row, (variance / count).sqrt()));
-    }
-    let inflation = if excess.1 > 0.0 { (excess.0 / excess.1).max(1.0).sqrt() } else { 1.0 };
-    let mut p_values = Vec::new();
-    for (row, deviation) in &mut rows {
-        *deviation *= inflation;
-        row.half_width_us = NORMAL * *deviation;
-        p_values.push(two_sided(row.difference() / *deviation));
-    }
-    let level = false_discovery_level(&p_values, FALSE_DISCOVERIES);
-    for ((row, _), p) in rows.iter_mut().zip(&p_values) {
-        row.certain = *p <= level;
-    }
-    let mut rows: Vec<ProfileRow> = rows.into_iter().map(|(row, _)| row).collect();
+    let names = names(starts);
+    let (times, differences): (Vec<[f64; 2]>, Vec<Difference>) =
+        names.iter().map(|name| mean(starts, name)).unzip();
+    let all = names.into_iter().zip(times).zip(judged(&differences));
+    let rows = all.map(|((name, [us, baseline_us]), (half_width_us, certain))| ProfileRow {
+        name: name.to_owned(),
+        us,
+        baseline_us,
+        half_width_us,
+        certain,
+    });
+    let mut rows: Vec<ProfileRow> = rows.collect();
     rows.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
     rows
+}
+
+/// The functions or layers in which something was sampled.
+pub(crate) fn names(starts: &[[Start; 2]]) -> BTreeSet<&str> {
+    starts.iter().flatten().flat_map(|start| start.of.keys()).map(String::as_str).collect()
+}
+
+/// A difference in CPU time per query, the mean of some starts.
+pub(crate) struct Difference {
+    pub us: f64,
+    /// Its variance if samples were counts.
+    variance: f64,
+    /// The sum of squares between starts relative to what counts make, and its degrees of freedom.
+    scatter: (f64, f64),
+    /// How many times as large the variance is at least.
+    inflation: f64,
+}
+
+impl Difference {
+    /// What it is more than in earlier starts. How much a function varies between runs is estimated of itself, too: days
+    /// apart, a machine changes some of them more than others.
+    pub fn since(&self, before: &Self) -> Self {
+        let scatter = (self.scatter.0 + before.scatter.0, self.scatter.1 + before.scatter.1);
+        let own = if scatter.1 >= FREEDOM { scatter.0 / scatter.1 } else { 1.0 };
+        let (us, variance) = (self.us - before.us, self.variance + before.variance);
+        Self { us, variance, scatter, inflation: own.max(1.0) }
+    }
+}
+
+/// The mean CPU time per query in µs of a function or layer on both sides, and its difference.
+pub(crate) fn mean(starts: &[[Start; 2]], name: &str) -> ([f64; 2], Difference) {
+    let count = starts.len() as f64;
+    let mut sums = (0.0, 0.0, 0.0);
+    let mut differences = Vec::new();
+    for [own, base] in starts {
+        let ((us, of_own), (baseline_us, of_base)) = (time_of(own, name), time_of(base, name));
+        sums = (sums.0 + us, sums.1 + baseline_us, sums.2 + of_own + of_base);
+        differences.push(us - baseline_us);
+    }
+    let us = differences.iter().sum::<f64>() / count;
+    let variance = sums.2 / count;
+    let samples: f64 = starts.iter().flatten().filter_map(|start| start.of.get(name)).sum();
+    let squares: f64 = differences.iter().map(|one| (one - us).powi(2)).sum();
+    let is_enough = samples >= ENOUGH * 2.0 * count;
+    let scatter = if is_enough { (squares / variance, count - 1.0) } else { (0.0, 0.0) };
+    let difference = Difference { us, variance: variance / count, scatter, inflation: 1.0 };
+    ([sums.0 / count, sums.1 / count], difference)
+}
+
+/// Half of the 95% interval of each difference in µs, and whether it is certain among all of them.
+pub(crate) fn judged(differences: &[Difference]) -> Vec<(f64, bool)> {
+    let squares: f64 = differences.iter().map(|one| one.scatter.0).sum();
+    let freedom: f64 = differences.iter().map(|one| one.scatter.1).sum();
+    let inflation = if freedom > 0.0 { (squares / freedom).max(1.0) } else { 1.0 };
+    let deviation = |one: &Difference| (one.variance * inflation.max(one.inflation)).sqrt();
+    let p_values: Vec<f64> =
+        differences.iter().map(|one| two_sided(one.us / deviation(one))).collect();
+    let level = false_discovery_level(&p_values, FALSE_DISCOVERIES);
+    let all = differences.iter().zip(p_values);
+    all.map(|(one, p)| (NORMAL * deviation(one), p <= level)).collect()
 }
 
 /// The probability of a value at least as far from 0 in a normal distribution.
