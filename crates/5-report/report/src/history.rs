@@ -16,7 +16,8 @@ use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
 use crate::export::{ExportError, versioned_json};
-use crate::model::{Metric, Report, Verdict, compared_names, distinct};
+use crate::model::{Metric, ProfileDifference, Report, Verdict, compared_names, distinct};
+use crate::profile_change::ProfileChange;
 
 pub use runs::{CandidateVersion, HistoryError, HistoryRun};
 pub use sections::{csv, html, terminal};
@@ -25,6 +26,9 @@ pub use sections::{csv, html, terminal};
 pub const HISTORY_JSON_FORMAT: u32 = 1;
 
 pub const MIN_RUNS: usize = MIN_VALUES;
+
+/// Runs on each side of a change whose profiles are compared, those nearest to it.
+const PROFILED_RUNS: usize = 5;
 
 /// The share of figures with a change in which nothing changed.
 const FALSE_DISCOVERIES: f64 = 0.05;
@@ -94,6 +98,9 @@ pub struct FigureChange {
     pub verdict: Verdict,
     #[serde(flatten)]
     pub point: ChangePoint,
+    /// Where CPU time changed; `None` for groups and without profiles of runs on both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileChange>,
 }
 
 impl FigureHistory {
@@ -139,6 +146,12 @@ impl History {
         self.figures.windows(2).any(|pair| pair[0].figure.clients != pair[1].figure.clients)
     }
 
+    /// Whether profiles would say more about a change, and none has any.
+    pub fn lacks_profiles(&self) -> bool {
+        self.changes.iter().any(|one| one.figure.microbenchmark.is_some())
+            && self.changes.iter().all(|one| one.profile.is_none())
+    }
+
     /// The candidates with a figure, in order.
     fn candidates(&self) -> Vec<&str> {
         distinct(self.figures.iter().map(|history| history.figure.candidate.as_str()))
@@ -160,7 +173,7 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
     let mut figures = Vec::new();
     for Collected { mut history, search } in collected {
         if let Some(search) = search {
-            changes.extend(searched(&mut history, &search, level));
+            changes.extend(searched(&reports, &mut history, &search, level));
         }
         figures.push(history);
     }
@@ -178,20 +191,53 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
 }
 
 /// Searches a figure for changes; returns those that are listed.
-fn searched(history: &mut FigureHistory, search: &ChangeSearch, level: f64) -> Vec<FigureChange> {
+fn searched(
+    reports: &[&Report],
+    history: &mut FigureHistory,
+    search: &ChangeSearch,
+    level: f64,
+) -> Vec<FigureChange> {
     let least = history.noise_floor.map_or(0.0, Share::as_fraction).ln_1p();
     let found = search.changes(level, least);
     history.p_value = Some(search.p_value());
     history.levels = found.levels;
     history.outliers = found.outliers;
     history.points = found.points;
-    let change = |point: &ChangePoint| FigureChange {
+    let change = |(number, point): (usize, &ChangePoint)| FigureChange {
         figure: history.figure.clone(),
         verdict: history.verdict(point),
         point: *point,
+        profile: profile_change(reports, history, number),
     };
-    let listed = history.points.iter().filter(|_| history.is_tested());
+    let listed = history.points.iter().enumerate().filter(|_| history.is_tested());
     listed.map(change).collect()
+}
+
+/// Where CPU time changed with a change of a figure, which is between the levels of its number and the next one: by the
+/// runs that are certainly at one of them, and whose baseline is the same program as after the change.
+fn profile_change(
+    reports: &[&Report],
+    history: &FigureHistory,
+    number: usize,
+) -> Option<ProfileChange> {
+    let (point, levels) = (history.points.get(number)?, &history.levels);
+    let baseline = |run: usize| reports[run].candidates.first().map(runs::version);
+    let profile = |run: usize| {
+        let is_used = !history.outliers.contains(&run) && baseline(run) == baseline(point.after);
+        let profile = profile_of(reports[run], &history.figure).filter(|_| is_used)?;
+        profile.is_usable().then_some((run, profile))
+    };
+    let before = (levels.get(number)?.first..=point.earliest).rev();
+    let after = point.latest..=levels.get(number + 1)?.last;
+    let mut before: Vec<_> = before.filter_map(profile).take(PROFILED_RUNS).collect();
+    before.reverse();
+    let after = after.filter_map(profile).take(PROFILED_RUNS).collect();
+    ProfileChange::between(&[before, after])
+}
+
+fn profile_of<'r>(report: &'r Report, figure: &Figure) -> Option<&'r ProfileDifference> {
+    let of = report.microbenchmark(figure.microbenchmark.as_deref()?, figure.clients)?;
+    of.row(&figure.candidate)?.profile.as_ref()
 }
 
 pub fn json(history: &History) -> Result<String, ExportError> {

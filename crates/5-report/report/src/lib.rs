@@ -17,6 +17,7 @@ pub mod markdown;
 mod metric;
 pub mod model;
 mod option_effects;
+mod profile_change;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 mod sections;
@@ -24,3 +25,4 @@ pub mod terminal;
 mod words;
 
 pub use option_effects::{OptionEffect, option_effects};
+pub use profile_change::{ChangedTime, ProfileChange};

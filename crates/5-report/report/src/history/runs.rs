@@ -147,7 +147,7 @@ impl HistoryRun {
 }
 
 /// The system and version of a candidate, and its release, build or program.
-fn version(candidate: &CandidateRecord) -> String {
+pub(super) fn version(candidate: &CandidateRecord) -> String {
     let digits = |text: &str| text.chars().take(SHOWN_DIGITS).collect::<String>();
     let build =
         candidate.build.as_ref().map(|build| format!("build {}", digits(&build.fingerprint)));

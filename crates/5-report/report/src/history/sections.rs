@@ -16,6 +16,7 @@ use crate::html::document::{breakable, label, with_heading};
 use crate::html::page::note;
 use crate::metric::{clients, with_clients};
 use crate::model::{Metric, by_key};
+use crate::profile_change::ProfileChange;
 use crate::sections::Section;
 use crate::words::readable_time;
 
@@ -33,6 +34,10 @@ const NAMES: usize = 20;
 /// What a level and its interval are.
 const LEVELS: &str = "The level is the mean ratio to the baseline since the last change, with its 95% interval. A group \
      is the geometric mean of its microbenchmarks.";
+
+/// What the functions and layers of changes are.
+const PROFILES: &str = "Functions and layers: the change of CPU time per query, without what functions call, less the same \
+     change of the baseline; those that certainly changed, with 5% false discoveries.";
 
 /// The history in lines of at most `room` characters.
 pub fn terminal(history: &History, room: usize, color: bool) -> String {
@@ -56,7 +61,7 @@ fn runs(history: &History) -> Section {
 fn listed_changes(history: &History) -> Section {
     let mut section = Section::new("changes", "changes");
     for change in history.changes.iter().take(LISTED) {
-        let FigureChange { figure, verdict, point } = change;
+        let FigureChange { figure, verdict, point, profile } = change;
         let [size, interval, p] = [size(point), interval(point), with_p(point.p_value)];
         let (what, subject) = (figure.metric.quantity(), subject(figure, history.is_sweep()));
         let text = Text::new(format!("{size} {what} ({interval}), {p}: {subject}"));
@@ -73,8 +78,10 @@ fn listed_changes(history: &History) -> Section {
             ("position", position(history, point)),
             ("baseline", baseline(history, point)),
         ];
+        let profile = profile.iter().flat_map(ProfileChange::facts);
         let facts = facts
             .into_iter()
+            .chain(profile.map(|(label, text)| (label, Some(text))))
             .filter_map(|(label, text)| Some(Fact::new(label, text?).label_style(Style::Dim)));
         let facts = Facts::new(facts).indent(2);
         section.push(Facts { least: LABELS, gap: 0, ..facts });
@@ -85,6 +92,9 @@ fn listed_changes(history: &History) -> Section {
         about.push_str(&format!(" The largest {LISTED} are above, and {more} more in exports."));
     }
     section.note(about);
+    if has_profiles(history) {
+        section.note(PROFILES);
+    }
     if let Some(left_out) = left_out(history) {
         section.note(left_out);
     }
@@ -174,6 +184,9 @@ fn mark(history: &History, candidate: &str) -> Mark {
 fn changes(history: &History) -> Section {
     let mut section = Section::new("changes", "Changes");
     section.note(about(history));
+    if has_profiles(history) {
+        section.note(PROFILES);
+    }
     if let Some(text) = left_out(history) {
         section.note(text);
     }
@@ -184,7 +197,7 @@ fn changes(history: &History) -> Section {
         Column::text("before"),
         Column::text("after"),
     ]);
-    for FigureChange { figure, verdict, point } in &history.changes {
+    for FigureChange { figure, verdict, point, profile } in &history.changes {
         let place = |index: usize| {
             let run = &history.runs[index];
             let cell = Cell::text(run_of(run)).class("at");
@@ -194,6 +207,9 @@ fn changes(history: &History) -> Section {
             position(history, point).map(|position| format!("position, {position}")),
             baseline(history, point).map(|versions| format!("baseline: {versions}")),
         ];
+        let profile = profile.iter().flat_map(ProfileChange::facts);
+        let profile = profile.map(|(what, text)| format!("{what}: {text}"));
+        let remarks = remarks.into_iter().flatten().chain(profile);
         let subject = subject(figure, history.is_sweep());
         table.push(Row::new([
             Cell::text(subject).mark(mark(history, &figure.candidate)),
@@ -203,7 +219,7 @@ fn changes(history: &History) -> Section {
                 .class("at"),
             Cell::text(p_value(point.p_value)),
             place(point.before),
-            remarks.into_iter().flatten().fold(place(point.after), Cell::note),
+            remarks.fold(place(point.after), Cell::note),
         ]));
     }
     if !table.rows.is_empty() {
@@ -390,6 +406,10 @@ fn about(history: &History) -> String {
         "{start}: relative QPS and CPU per query of each candidate, by microbenchmark and group. \
          Changes that the noise floor or a single run explains are not listed.{chance}"
     )
+}
+
+fn has_profiles(history: &History) -> bool {
+    history.changes.iter().any(|change| change.profile.is_some())
 }
 
 /// The runs that were left out of figures; `None` if there are none.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::profile_change::tests::profile;
 use crate::sample;
 
 const FEW: [&str; 3] = ["points-notcovered-pk.pre_range=100", "scan_range=100", "insert_range=100"];
@@ -119,6 +120,43 @@ fn changed_baseline_is_noted_with_the_run() {
     assert!(history.notes[0].contains("from night-09"), "{:?}", history.notes);
     let text = terminal(&history, 80, false);
     assert!(text.contains("the change may be the baseline's"), "{text}");
+}
+
+#[test]
+fn functions_that_changed_are_named_if_runs_on_both_sides_have_profiles() {
+    let mut reports = sample::history(&FEW, 30);
+    assert!(history(&reports).unwrap().lacks_profiles());
+    for (number, report) in reports.iter_mut().enumerate() {
+        let one = report.microbenchmarks.iter_mut().find(|one| one.name == "scan_range=100");
+        let row = one.unwrap().rows.iter_mut().find(|row| row.candidate == "rel").unwrap();
+        let search = if number < 20 { 10.0 } else { 12.0 };
+        // The last run before the change has none.
+        row.profile = (number != 19).then(|| {
+            let functions = [("search", search, 10.0), ("read", 38.0, 40.0)];
+            profile(1.0 + 0.1 * (number % 3) as f64, &functions)
+        });
+    }
+    let before = history(&reports).unwrap();
+    for change in &before.changes {
+        let profile = change.profile.as_ref().unwrap();
+        assert_eq!(profile.runs_before, [14, 15, 16, 17, 18]);
+        assert_eq!(profile.runs_after, [20, 21, 22, 23, 24]);
+        let first = &profile.functions[0];
+        assert_eq!((first.name.as_str(), first.certain), ("search", true));
+        assert!(profile.functions[1..].iter().all(|row| !row.certain), "{profile:?}");
+    }
+    let text = terminal(&before, 80, false);
+    assert_eq!(text.matches("\n  functions search +2.").count(), 2, "{text}");
+    assert!(text.contains("CPU time per query") && !before.lacks_profiles(), "{text}");
+    assert!(html(&before).contains("functions: search +2."));
+    let json: serde_json::Value = serde_json::from_str(&json(&before).unwrap()).unwrap();
+    assert_eq!(json["changes"][0]["profile"]["functions"][0]["name"], "search");
+
+    // It may be the baseline that changed.
+    for report in &mut reports[20..] {
+        report.candidates[0].version = "3.51.0".to_owned();
+    }
+    assert!(history(&reports).unwrap().lacks_profiles());
 }
 
 #[test]

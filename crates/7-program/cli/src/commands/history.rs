@@ -34,6 +34,11 @@ pub fn history(args: &History) -> Result<ExitCode, CliError> {
             export_file::write(file, &content(&history)?)?;
         }
     }
+    if history.lacks_profiles() {
+        output::print(
+            "\nMeasure the runs with --profile to see which functions changed as well.\n",
+        );
+    }
     if args.html.is_none() {
         output::print("\nUse --html FILE to write this as a page with charts.\n");
     }
