@@ -149,6 +149,9 @@ pub struct FoundRecord {
     pub relative: RatioRecord,
     /// Whether that is a difference beyond interval and noise floor.
     pub differs: bool,
+    /// The run directory in which the stacks of both were sampled; `None` if they were not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profiled_in: Option<String>,
 }
 
 impl BisectRecord {

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use dbdyno_builds::{Commit, CommitRange, Fingerprint};
-use dbdyno_spec::experiment::Experiment;
+use dbdyno_results::RunDirectory;
+use dbdyno_spec::experiment::{Experiment, Profiling};
 use dbdyno_stats::Side;
 use dbdyno_types::Metric;
 
@@ -17,6 +18,7 @@ use super::record::{
 };
 use super::search::{Next, Position, Search, Verdict};
 use super::subject::Subject;
+use crate::instance::data;
 use crate::options::Options;
 use crate::plan::cases::is_read_after_writes;
 use crate::plan::stopping_rule::Figures as _;
@@ -68,16 +70,29 @@ impl Judged {
 
 impl Bisect<'_> {
     pub fn run(mut self) -> Result<(BisectRecord, BisectResult), BisectError> {
-        let result = match self.record.result.take() {
-            Some(result) => result,
-            None => match self.search() {
-                Ok(result) | Err(Halt::Result(result)) => result,
-                Err(Halt::Error(error)) => return Err(error),
-            },
+        let ended = match self.record.result.take() {
+            Some(result) => self.with_profile(result),
+            None => self.search(),
+        };
+        let result = match ended {
+            Ok(result) | Err(Halt::Result(result)) => result,
+            Err(Halt::Error(error)) => return Err(error),
         };
         self.record.result = Some(result.clone());
         self.directory.write(&self.record)?;
         Ok((self.record, result))
+    }
+
+    /// A stored result, with a profile if one is wanted that it does not have.
+    fn with_profile(&self, mut result: BisectResult) -> Result<BisectResult, Halt> {
+        if let BisectResult::Found(found) = &mut result
+            && found.profiled_in.is_none()
+            && let Some(figure) = &self.record.figure
+        {
+            let profiled = self.profiled([&found.reference, &found.commit], &Judged::of(figure))?;
+            found.profiled_in = profiled.map(|(.., directory)| directory);
+        }
+        Ok(result)
     }
 
     fn search(&mut self) -> Result<BisectResult, Halt> {
@@ -291,22 +306,63 @@ impl Bisect<'_> {
         let parent = steps.iter().find(is_like_good).map(|step| &step.commit);
         let reference = parent.unwrap_or(good).clone();
         let record = CommitRecord::from(commit);
-        let with = |relative, differs| FoundRecord {
+        let pair = [&reference, &record];
+        let with = |(relative, differs), profiled_in| FoundRecord {
             commit: record.clone(),
             reference: reference.clone(),
             relative,
             differs,
+            profiled_in,
         };
-        if let Some(figure) = figure.as_ref().filter(|_| reference == *good && record == *bad) {
-            return Ok(with(figure.difference, true));
+        if let Some((relative, differs, directory)) = self.profiled(pair, judged)? {
+            return Ok(with((relative, differs), Some(directory)));
         }
-        let name = if reference == *good { NAMES[0] } else { "parent" };
+        if let Some(figure) = figure.as_ref().filter(|_| reference == *good && record == *bad) {
+            return Ok(with((figure.difference, true), None));
+        }
         self.report(format!("last step: measuring {} and {}", named(&record), named(&reference)));
-        let commits = [(name, reference.commit.as_str()), (commit.short(), commit.id.as_str())];
-        let experiment = self.subject.at(&commits, Some(&judged.microbenchmark));
-        let directory = format!("found-{}", commit.short());
+        let directory = format!("found-{}", record.short());
+        Ok(with(self.pair(pair, judged, &directory, None)?, None))
+    }
+
+    /// Measures a commit and its reference and samples their stacks, if that is wanted: the result of [`Self::pair`],
+    /// and the run directory. If it fails, as where sampling is not permitted, the bisect ends without a profile.
+    fn profiled(
+        &self,
+        pair: [&CommitRecord; 2],
+        judged: &Judged,
+    ) -> Result<Option<(RatioRecord, bool, String)>, Halt> {
+        let Some(profiling) = self.subject.profiling() else { return Ok(None) };
+        let [reference, commit] = pair.map(named);
+        self.report(format!("last step: measuring {commit} and {reference}, with a profile"));
+        let directory = format!("profile-{}", pair[1].short());
+        match self.pair(pair, judged, &directory, Some(profiling)) {
+            Ok((relative, differs)) => Ok(Some((relative, differs, directory))),
+            Err(Halt::Error(error)) if !matches!(error, BisectError::Interrupted) => {
+                self.report(format!("  no profile: {error}"));
+                data::remove(&RunDirectory::at(&self.directory.path().join(directory)))
+                    .map_err(BisectError::from)?;
+                Ok(None)
+            }
+            Err(halt) => Err(halt),
+        }
+    }
+
+    /// Measures a commit and its reference, which are built already: its figure relative to that, and whether it
+    /// differs as bad does.
+    fn pair(
+        &self,
+        [reference, commit]: [&CommitRecord; 2],
+        judged: &Judged,
+        directory: &str,
+        profile: Option<Profiling>,
+    ) -> Result<(RatioRecord, bool), Halt> {
+        let name = if *reference == self.record.good { NAMES[0] } else { "parent" };
+        let commits = [(name, reference.commit.as_str()), (commit.short(), commit.commit.as_str())];
+        let experiment =
+            Experiment { profile, ..self.subject.at(&commits, Some(&judged.microbenchmark)) };
         let metric = judged.metric;
-        let run = self.run_of(&directory, &experiment, None);
+        let run = self.run_of(directory, &experiment, None);
         match run.build()? {
             Built::Complete(_) => {}
             Built::Failed(reason) => return Err(failed(commit.short(), reason)),
@@ -323,7 +379,7 @@ impl Bisect<'_> {
         };
         let estimate = figures.estimate(0, metric, BAD);
         let estimate = estimate.ok_or_else(|| failed(commit.short(), TOO_FEW_BLOCKS.to_owned()))?;
-        Ok(with(RatioRecord::new(&estimate, figures.noise_floor(0, metric)), differs))
+        Ok((RatioRecord::new(&estimate, figures.noise_floor(0, metric)), differs))
     }
 
     /// The verdict on a midpoint that is the same build as good, as bad, or as a commit that was measured, and

@@ -1,6 +1,6 @@
 //! What is bisected: the candidate with a git source, and the experiment of each step.
 
-use dbdyno_spec::experiment::{Build, Candidate, Experiment, System, Workload};
+use dbdyno_spec::experiment::{Build, Candidate, Experiment, Profiling, System, Workload};
 use dbdyno_types::build::SourceOrigin;
 
 use super::BisectError;
@@ -85,9 +85,14 @@ impl<'a> Subject<'a> {
         )))
     }
 
+    /// How the stacks of the commit that was found are sampled; `None` if they are not.
+    pub fn profiling(&self) -> Option<Profiling> {
+        self.experiment.profile.clone()
+    }
+
     /// The experiment of a step: the candidate at these commits, each with its name, of which the first
-    /// is the baseline; with a control. `microbenchmark` is the only one that is measured; `None` for
-    /// all.
+    /// is the baseline; with a control, and without a profile. `microbenchmark` is the only one that is
+    /// measured; `None` for all.
     pub fn at(&self, commits: &[(&str, &str)], microbenchmark: Option<&str>) -> Experiment {
         let at = |(name, commit): &(&str, &str)| {
             let mut candidate = Candidate {
@@ -107,6 +112,7 @@ impl<'a> Subject<'a> {
         Experiment {
             baseline: commits.first().map(|(name, _)| (*name).to_owned()).unwrap_or_default(),
             control: true,
+            profile: None,
             workload: Workload { microbenchmarks, ..self.experiment.workload.clone() },
             candidates: commits.iter().map(at).collect(),
             ..self.experiment.clone()
@@ -141,7 +147,7 @@ mod tests {
 
     #[test]
     fn candidate_with_a_git_source_is_bisected() {
-        let workload = "[workload]\nmicrobenchmarks = [\"point-1\"]\n";
+        let workload = "[workload]\nmicrobenchmarks = [\"point-1\"]\n[profile]\n";
         let git = GIT.replace("NAME", "b");
         let experiment = parse(&format!("{HEAD}{workload}{BUNDLED}{git}"));
         let subject = Subject::of(&experiment, None).unwrap();
@@ -150,6 +156,8 @@ mod tests {
         let step = subject.at(&[("good", "1111"), ("bad", "2222")], Some(name));
         assert_eq!((step.baseline.as_str(), step.control), ("good", true));
         assert_eq!(step.workload.microbenchmarks.len(), 1);
+        // Only the last run has a profile.
+        assert_eq!((step.profile, subject.profiling()), (None, Some(Profiling::default())));
         let revision = |candidate: &Candidate| match &candidate.system.build().unwrap().source {
             SourceOrigin::Git { revision, .. } => revision.clone(),
             other => panic!("{other}"),

@@ -220,7 +220,8 @@ impl ComparisonOptions {
 #[command(after_help = "Examples:\n  \
     dbdyno bisect my.toml --good v3.49.0 --bad v3.50.0\n  \
     dbdyno bisect my.toml --good 1a2b3c4 --bad main -m scan_range=100 --out results/bisect\n  \
-    dbdyno bisect my.toml --good v1 --bad HEAD --first-parent --export-json bisect.json\n\n\
+    dbdyno bisect my.toml --good v1 --bad HEAD --first-parent --export-json bisect.json\n  \
+    dbdyno bisect my.toml --good v1 --bad v2 --profile   names the functions that changed\n\n\
     The candidate has its source in a git repository:\n  \
     source = { git = \"https://example.org/sqlite.git\", revision = \"main\" }\n\n\
     Ctrl-C stops after the current slice; the same command with the same --out continues. The exit \
@@ -246,6 +247,10 @@ pub struct Bisect {
     /// Follow only the first parent of merges: a merged branch counts as one commit
     #[arg(long)]
     pub first_parent: bool,
+    /// Sample the stacks of the commit that is found and of its parent, to name the functions and layers whose CPU time
+    /// changed
+    #[arg(long)]
+    pub profile: bool,
     /// Directory of the bisect, with a run directory for each step; continues the same bisect in it
     /// [default: results/NAME-bisect-TIME]
     #[arg(long, value_name = "DIR")]

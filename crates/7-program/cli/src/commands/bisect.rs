@@ -1,18 +1,22 @@
 //! `dbdyno bisect`.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dbdyno_report::export;
+use dbdyno_report::model::{ProfileDifference, Role};
 use dbdyno_run::{
     BisectEnd, BisectRecord, BisectRequest, BisectResult, CommitRecord, FigureRecord, FoundRecord,
     Options, RatioRecord,
 };
 use dbdyno_types::Metric;
 use dbdyno_units::Share;
+use serde::Serialize;
 
 use crate::args::Bisect;
 use crate::commands::export_file;
+use crate::commands::report::assembled;
 use crate::commands::session::{
     INTERRUPTED, directory_for, options, read_experiment, stop_on_signals,
 };
@@ -20,7 +24,10 @@ use crate::error::CliError;
 use crate::output::{self, Display};
 
 pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
-    let (experiment, text) = read_experiment(&args.file)?;
+    let (mut experiment, text) = read_experiment(&args.file)?;
+    if args.profile {
+        experiment.profile.get_or_insert_default();
+    }
     if let Some(file) = &args.export_json {
         export_file::check(file)?;
     }
@@ -45,10 +52,11 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
     display.finish();
     match end? {
         BisectEnd::Complete(record, result) => {
+            let profiled = Profiled::of(&directory, &result);
             if let Some(file) = &args.export_json {
-                export_file::write(file, &json(&record)?)?;
+                export_file::write(file, &json(&record, profiled.as_ref())?)?;
             }
-            conclude(&record, &result)
+            conclude(&record, &result, profiled.as_ref())
         }
         BisectEnd::Interrupted => {
             let directory = directory.display();
@@ -58,11 +66,55 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
     }
 }
 
+/// The commit that was found compared with its reference by samples of their stacks.
+struct Profiled {
+    run: PathBuf,
+    /// Or why it is unknown.
+    profile: Result<ProfileDifference, String>,
+}
+
+impl Profiled {
+    /// `None` if no stacks were sampled.
+    fn of(directory: &Path, result: &BisectResult) -> Option<Self> {
+        let BisectResult::Found(found) = result else { return None };
+        let run = directory.join(found.profiled_in.as_ref()?);
+        let profile = match assembled(&run) {
+            Ok(report) => {
+                let mut rows = report.microbenchmarks.into_iter().flat_map(|one| one.rows);
+                let row = rows.find(|row| row.role == Role::Candidate);
+                let profile = row.and_then(|row| row.profile);
+                profile.ok_or_else(|| "unknown: no stacks were sampled".to_owned())
+            }
+            Err(error) => Err(format!("unknown: {error}")),
+        };
+        Some(Self { run, profile })
+    }
+
+    fn lines(&self) -> String {
+        match &self.profile {
+            Ok(profile) => {
+                let facts = profile.facts();
+                let facts = facts.iter().map(|(what, text)| format!("  {what:<12} {text}\n"));
+                let run = self.run.display();
+                format!(
+                    "{}  profile      changes of CPU time per query; all of them: dbdyno why {run}\n",
+                    facts.collect::<String>()
+                )
+            }
+            Err(reason) => format!("  functions    {reason}\n"),
+        }
+    }
+}
+
 /// Prints the result. Returns success if the commit was found.
-fn conclude(record: &BisectRecord, result: &BisectResult) -> Result<ExitCode, CliError> {
+fn conclude(
+    record: &BisectRecord,
+    result: &BisectResult,
+    profiled: Option<&Profiled>,
+) -> Result<ExitCode, CliError> {
     match result {
         BisectResult::Found(found) => {
-            output::print(&text_of_found(record, found));
+            output::print(&text_of_found(record, found, profiled));
             Ok(if found.differs { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         BisectResult::Range { commits, undecided } => {
@@ -78,15 +130,28 @@ fn conclude(record: &BisectRecord, result: &BisectResult) -> Result<ExitCode, Cl
     }
 }
 
-fn json(record: &BisectRecord) -> Result<String, CliError> {
-    let text = serde_json::to_string_pretty(record);
+/// The content of `bisect.json`, with the profile.
+fn json(record: &BisectRecord, profiled: Option<&Profiled>) -> Result<String, CliError> {
+    #[derive(Serialize)]
+    struct Exported<'a> {
+        #[serde(flatten)]
+        record: &'a BisectRecord,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        profile: Option<&'a ProfileDifference>,
+    }
+    let profile = profiled.and_then(|profiled| profiled.profile.as_ref().ok());
+    let text = serde_json::to_string_pretty(&Exported { record, profile });
     text.map(|text| text + "\n").map_err(|error| {
         export::ExportError::Encode { file: "bisect.json", source: error.into() }.into()
     })
 }
 
-fn text_of_found(record: &BisectRecord, found: &FoundRecord) -> String {
-    let FoundRecord { commit, reference, relative, differs } = found;
+fn text_of_found(
+    record: &BisectRecord,
+    found: &FoundRecord,
+    profiled: Option<&Profiled>,
+) -> String {
+    let FoundRecord { commit, reference, relative, differs, .. } = found;
     let mut text = format!(
         "\n{} is the first commit with the figure of bad\n  author date  {}\n  subject      {}\n",
         commit.commit, commit.author_date, commit.subject
@@ -112,6 +177,7 @@ fn text_of_found(record: &BisectRecord, found: &FoundRecord) -> String {
             );
         }
     }
+    text.extend(profiled.map(Profiled::lines));
     let _ = writeln!(text, "{}", effort(record));
     text
 }
@@ -202,6 +268,7 @@ fn effort(record: &BisectRecord) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_report::model::ProfileRow;
     use dbdyno_run::{RequestRecord, StepRecord, StepVerdict};
     use dbdyno_units::Ratio;
 
@@ -272,8 +339,9 @@ mod tests {
             reference: commit("4"),
             relative: ratio(0.964, 0.969, 0.974),
             differs: true,
+            profiled_in: None,
         };
-        let text = text_of_found(&record(), &result);
+        let text = text_of_found(&record(), &result, None);
         assert_eq!(
             text,
             "\n5555555555555555555555555555555555555555 is the first commit with the figure of bad\n  \
@@ -285,8 +353,40 @@ mod tests {
              1 midpoint of 64 commits measured, 1 with the build of another commit, 1 skipped\n"
         );
         let gradual = FoundRecord { differs: false, ..result };
-        let text = text_of_found(&record(), &gradual);
+        let text = text_of_found(&record(), &gradual, None);
         assert!(text.contains("several commits") && !text.contains("slower"), "{text}");
+    }
+
+    #[test]
+    fn functions_of_the_found_commit_are_named_and_exported() {
+        let row = |name: &str, us: f64, certain| ProfileRow {
+            name: name.to_owned(),
+            us,
+            baseline_us: 1.0,
+            half_width_us: 0.05,
+            certain,
+        };
+        let profile = ProfileDifference {
+            samples: [400, 400],
+            cut: Share::default(),
+            cost: [None, None],
+            layers: vec![row("executor", 1.03, false)],
+            functions: vec![row("memcmp", 1.42, true), row("step", 0.99, false)],
+        };
+        let run = PathBuf::from("results/profile-5555555555");
+        let profiled = Profiled { run: run.clone(), profile: Ok(profile) };
+        assert_eq!(
+            profiled.lines(),
+            "  functions    memcmp +0.42 µs ±0.05\n  layers       no certain change\n  \
+             profile      changes of CPU time per query; all of them: dbdyno why \
+             results/profile-5555555555\n"
+        );
+        let text = json(&record(), Some(&profiled)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["profile"]["functions"][0]["name"], "memcmp");
+        assert_eq!(json["commits"], 64);
+        let lost = Profiled { run, profile: Err("it is not a run".to_owned()) };
+        assert_eq!(lost.lines(), "  functions    it is not a run\n");
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn steps(record: &Value) -> usize {
 }
 
 const SHORT: &str = "slice = \"2ms\"\nmin_blocks = 20\nrestarts = 1\ntarget = \"2%\"\n\
-                     budget = \"150ms\"";
+                     budget = \"150ms\"\n\n[profile]\ntime = \"300ms\"";
 
 /// Slows down the microbenchmark more than tenfold without optimization: on a machine with twenty runnable
 /// threads, half of this on a logarithmic scale must still exceed noise.
@@ -165,7 +165,20 @@ fn killed_bisect_continues_and_names_the_commit() {
     );
     assert!(!finished.err.contains("'Start'"), "good was measured again: {}", finished.err);
     let after = record(&out);
-    assert_eq!(after, read_json(&fs::read_to_string(&export).unwrap()));
+    let mut exported = read_json(&fs::read_to_string(&export).unwrap());
+    let profile = exported.as_object_mut().unwrap().remove("profile");
+    assert_eq!(after, exported);
+    let is_profiled = !finished.err.contains("no profile: ");
+    if is_profiled {
+        finished.assert_prints("functions    sqlite3_step +").assert_prints("dbdyno why ");
+        let profile = profile.expect("the profile is exported");
+        assert_eq!(profile["functions"][0]["name"], "sqlite3_step");
+        let run = out.join(after["result"]["profiled_in"].as_str().unwrap());
+        assert!(count(&run, "SELECT COUNT(*) FROM profile") >= 2);
+    } else {
+        dbdyno_fuzz::skip("sampling of stacks is not permitted");
+        assert!(profile.is_none() && after["result"]["profiled_in"].is_null(), "{after}");
+    }
     assert_eq!(after["figure"], before["figure"]);
     let (tried, first) = (after["steps"].as_array().unwrap(), before["steps"].as_array().unwrap());
     assert_eq!(tried[..first.len()], first[..], "steps were measured again");
@@ -188,7 +201,7 @@ fn killed_bisect_continues_and_names_the_commit() {
     // It has ended: nothing is measured again.
     let again = bisect(&test, &file, [&good, "v2"], &out);
     again.assert_code(0).assert_prints(found);
-    assert!(!again.err.contains("measuring"), "{}", again.err);
+    assert!(!is_profiled || !again.err.contains("measuring"), "{}", again.err);
     bisect(&test, &file, [&good, &fixed], &out).assert_code(2).assert_prints("another bisect");
 
     // Only a commit that does not compile is left.
