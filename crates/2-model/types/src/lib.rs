@@ -4,6 +4,7 @@
 
 pub mod build;
 mod counters;
+pub mod executed;
 mod flag_check;
 pub mod insert;
 mod new_layout;

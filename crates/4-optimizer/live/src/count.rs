@@ -4,6 +4,8 @@
 //! with the original code in between, and the counters are read afterwards. Whatever goes wrong, the
 //! samples remain.
 
+mod instructions;
+
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::ops::AddAssign;
@@ -14,6 +16,7 @@ use std::{fmt, fs, io, thread};
 
 use dbdyno_relayout::{Counter, Options, SamplePrecision, SampleRequirement, Samples};
 use dbdyno_units::Nanos;
+pub use instructions::{InstructionCounting, SampledFunction};
 use serde::Serialize;
 
 use crate::attachment::{Activation, Attachment};

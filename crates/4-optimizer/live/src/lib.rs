@@ -5,6 +5,7 @@
 //! - [`Attachment`] reserves memory in a process, installs a [`Patch`], undoes and redoes it, and frees
 //!   unused memory. Every change is recorded in a journal on disk first.
 //! - [`optimize`](optimize()) makes a patch from samples, with the layout of `dbdyno-relayout`.
+//! - [`InstructionCounting`] counts the instructions that functions execute.
 //! - [`OptimizeJob`] is the whole job: sample, count, lay out, switch, compare, keep or undo.
 //!
 //! dbdyno may be killed at any moment: the original code stays in place, so that the process runs
@@ -41,7 +42,9 @@ mod watchdog;
 pub use ab_test::{AbTest, Effect, KeepRule, WorkCounter};
 pub use arch::check_platform;
 pub use attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE};
-pub use count::{Counted, CountingOptions, count, end_counting_after_input};
+pub use count::{
+    Counted, CountingOptions, InstructionCounting, SampledFunction, count, end_counting_after_input,
+};
 pub use error::LiveError;
 pub use job::{
     DryRun, Event, Events, OptimizeJob, Outcome, PlannedCounting, ProcessProfile, Supervision,

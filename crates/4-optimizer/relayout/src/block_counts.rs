@@ -63,12 +63,9 @@ impl SortedSamples {
 
     /// The executions of a function's blocks and edges: counted, or else estimated from samples.
     pub(crate) fn block_counts(&self, graph: &Graph) -> Flow {
-        let leaves: Vec<bool> = (0..graph.blocks.len()).map(|block| leaves(graph, block)).collect();
         if let Some(blocks) = self.exact.of(graph) {
             let taken = vec![None; graph.edges.len()];
-            let (blocks, edges) = (&blocks, &graph.edges);
-            let known = KnownCounts { blocks, edges, taken: &taken, leaves: &leaves };
-            return self.exact.without_rare(infer(&known));
+            return self.exact.without_rare(consistent(graph, &blocks, &taken));
         }
         let hits = self.hits_in(graph.extent());
         let ranges = self.ranges(graph);
@@ -76,14 +73,36 @@ impl SortedSamples {
             Some(ranges) => by_branches(graph, self.branches(graph), ranges, hits),
             None => (by_hits(graph, hits), vec![None; graph.edges.len()]),
         };
-        let known =
-            KnownCounts { blocks: &blocks, edges: &graph.edges, taken: &taken, leaves: &leaves };
-        let mut flow = infer(&known);
+        let mut flow = consistent(graph, &blocks, &taken);
         if let Some(ranges) = ranges {
             flow.raise(&ranges.unrecorded(graph, hits), &graph.edges);
         }
         flow
     }
+
+    /// Whether a block in a range has a counter.
+    pub(crate) fn has_counters(&self, range: Range<u64>) -> bool {
+        !within(&self.exact.counts, range, |(at, _)| *at).is_empty()
+    }
+
+    /// The instructions that a function executed, by the counts of its blocks; those of blocks without a counter
+    /// follow from the others. `None`: it has no counters, or was not executed.
+    pub(crate) fn counted_instructions(&self, graph: &Graph) -> Option<u64> {
+        let counted = self.exact.executed(graph, 1)?;
+        let flow = consistent(graph, &counted, &vec![None; graph.edges.len()]);
+        // Not the consistent counts of all: threads are in the middle of the function at both ends.
+        let executions = counted.iter().zip(flow.blocks).map(|(one, other)| one.unwrap_or(other));
+        let instructions = executions
+            .enumerate()
+            .map(|(block, count)| count.saturating_mul(graph.code(block).len() as u64));
+        Some(instructions.fold(0, u64::saturating_add))
+    }
+}
+
+/// Consistent counts of a function's blocks and edges.
+fn consistent(graph: &Graph, blocks: &[Option<u64>], taken: &[Option<u64>]) -> Flow {
+    let leaves: Vec<bool> = (0..graph.blocks.len()).map(|block| leaves(graph, block)).collect();
+    infer(&KnownCounts { blocks, edges: &graph.edges, taken, leaves: &leaves })
 }
 
 /// Observations of each block: samples in it, and executions of its start between branch records.
@@ -234,8 +253,13 @@ impl SortedCounts {
     /// The counts of a function's blocks; `None` for blocks without a counter. `None`: it has no counters, or
     /// was hardly executed while they were read.
     pub(crate) fn of(&self, graph: &Graph) -> Option<Vec<Option<u64>>> {
+        self.executed(graph, self.least)
+    }
+
+    /// The same, if some block has this number of executions.
+    fn executed(&self, graph: &Graph, least: u64) -> Option<Vec<Option<u64>>> {
         let counts = within(&self.counts, graph.extent(), |(at, _)| *at);
-        let is_executed = counts.iter().any(|(_, count)| *count >= self.least);
+        let is_executed = counts.iter().any(|(_, count)| *count >= least);
         is_executed.then(|| {
             let find = |block| {
                 let found = counts.binary_search_by_key(&graph.start(block), |(at, _)| *at).ok()?;
@@ -478,6 +502,7 @@ mod tests {
         let references = CodeReferences::of(&module);
         let mut random = SplitMix64::seed_from_u64(1);
         let [mut blocks, mut counters, mut wrong_blocks, mut edges, mut wrong_edges] = [0_usize; 5];
+        let (mut functions, mut wrong_functions) = (0_usize, 0);
         for function in module.functions() {
             let Some(graph) = graph_of(&module, function, &references) else { continue };
             if !(2..200).contains(&graph.blocks.len()) {
@@ -500,12 +525,20 @@ mod tests {
             wrong_blocks += differ(&flow.blocks, &executed.blocks);
             edges += flow.edges.len();
             wrong_edges += differ(&flow.edges, &executed.edges);
+            let lengths = (0..graph.blocks.len()).map(|block| graph.code(block).len() as u64);
+            let instructions: u64 =
+                lengths.zip(&executed.blocks).map(|(length, count)| length * count).sum();
+            let counted = sorted.counted_instructions(&graph).unwrap();
+            functions += 1;
+            wrong_functions += usize::from(counted.abs_diff(instructions) * 100 > instructions);
         }
         let found = format!(
-            "{blocks} blocks, {counters} counters, {wrong_blocks} wrong; {edges} edges, {wrong_edges} wrong"
+            "{blocks} blocks, {counters} counters, {wrong_blocks} wrong; {edges} edges, {wrong_edges} wrong; \
+             {functions} functions, {wrong_functions} with other instructions"
         );
         assert!(blocks > 10_000 && counters * 10 > blocks * 6, "{found}");
         assert!(wrong_blocks * 20 < blocks && wrong_edges * 10 < edges, "{found}");
+        assert!(functions > 500 && wrong_functions * 5 < functions, "{found}");
     }
 
     #[test]

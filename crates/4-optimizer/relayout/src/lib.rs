@@ -68,6 +68,7 @@ mod bytes;
 mod code;
 mod code_references;
 mod emit;
+mod executed;
 mod ext_tsp;
 mod flags;
 mod flow;
@@ -83,6 +84,7 @@ mod select;
 mod verify;
 mod virtual_tables;
 
+pub use executed::{ExecutedFunction, executed_functions};
 pub use module::{Function, Module, ModuleError};
 pub use optimize::{LOWEST_ADDRESS, LayoutError, REACH, Rejected, optimize, optimize_proven};
 pub use options::{

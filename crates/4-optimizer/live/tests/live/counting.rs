@@ -5,8 +5,9 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{
-    Activation, Attachment, Counted, CountingOptions, Generation, GenerationState, LiveError,
-    OptimizeJob, ProcessProfile, count, live_records, optimize,
+    Activation, Attachment, Counted, CountingOptions, Generation, GenerationState,
+    InstructionCounting, LiveError, Module, OptimizeJob, ProcessProfile, SampledFunction, count,
+    live_records, optimize,
 };
 use dbdyno_relayout::{Options, SampleRequirement, Samples};
 use dbdyno_units::Nanos;
@@ -59,6 +60,39 @@ fn executions_are_counted_and_used_for_the_layout() {
     attachment.undo().unwrap();
     drop(attachment);
     assert_undoable(&program, &mut victim);
+    victim.end();
+}
+
+#[test]
+fn instructions_are_counted_while_work_is_done() {
+    let program = compile();
+    let mut victim = program.start();
+    let attachment = attach(&program, &victim);
+    let maps = attachment.process().maps().unwrap();
+    let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
+    let bias = Module::open(attachment.process(), &loaded).unwrap().bias();
+    let mut functions = Vec::new();
+    for (address, samples) in samples(&attachment).hits() {
+        if loaded.range.contains(address) {
+            let (module, start) = ("victim".to_owned(), address - bias);
+            functions.push(SampledFunction { module, start, samples: *samples });
+        }
+    }
+    drop(attachment);
+    let target = job(&program, &victim, false).target;
+    let counting = InstructionCounting::prepare(&target, &functions).unwrap();
+    let ((), executed) = counting.count(|| {
+        sleep(Duration::from_millis(300));
+        victim.assert_alive();
+    });
+    let executed = executed.unwrap();
+    let instructions: u64 = executed.iter().map(|function| function.instructions).sum();
+    assert!(instructions > 10_000, "{executed:?}");
+    assert!(executed.iter().all(|function| function.module == "victim"), "{executed:?}");
+    let starts = program.functions("").into_iter().map(|(start, _)| start).collect::<Vec<u64>>();
+    assert!(executed.iter().any(|function| starts.contains(&function.start)), "{executed:?}");
+    victim.assert_alive();
+    assert_eq!(attach(&program, &victim).activation().unwrap(), Activation::Inactive);
     victim.end();
 }
 
