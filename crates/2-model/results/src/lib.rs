@@ -7,6 +7,7 @@
 mod checksum;
 mod directory;
 mod error;
+mod executed;
 mod identity;
 mod inserts;
 mod reader;

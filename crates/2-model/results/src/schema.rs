@@ -187,8 +187,8 @@ CREATE TABLE insert_second (
 ) WITHOUT ROWID;
 ";
 
-/// The tables of a script's statements, of plans, of profiles and of the engines' own counters. Runs of earlier versions
-/// have them once they are resumed.
+/// The tables of a script's statements, of plans, of profiles, of the engines' own counters and of executed
+/// instructions. Runs of earlier versions have them once they are resumed.
 pub(crate) const ADDED_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS statement (
     id INTEGER PRIMARY KEY,
@@ -238,6 +238,14 @@ CREATE TABLE IF NOT EXISTS engine_count (
     counter INTEGER NOT NULL REFERENCES engine_counter,
     growth INTEGER NOT NULL,         -- during these statements; no row: none
     PRIMARY KEY (slice, counter)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS executed (
+    microbenchmark INTEGER NOT NULL REFERENCES microbenchmark,
+    candidate INTEGER NOT NULL REFERENCES candidate,
+    restart INTEGER NOT NULL,
+    json TEXT NOT NULL,              -- instructions by function, or why they were not counted
+    PRIMARY KEY (microbenchmark, candidate, restart)
 ) WITHOUT ROWID;
 ";
 

@@ -225,11 +225,14 @@ const fn counts() -> bool {
 pub struct Profiling {
     /// Time for each candidate and microbenchmark, over all starts.
     pub time: Nanos,
+    /// Whether the instructions that functions execute are counted after that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub instructions: bool,
 }
 
 impl Default for Profiling {
     fn default() -> Self {
-        Self { time: Nanos::from_secs(4) }
+        Self { time: Nanos::from_secs(4), instructions: false }
     }
 }
 

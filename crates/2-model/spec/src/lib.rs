@@ -211,6 +211,7 @@ fn read_profile(table: Option<Table<'_>>) -> Option<Profiling> {
     let mut table = table?;
     let mut profiling = Profiling::default();
     table.set("time", PROFILE_TIMES, &mut profiling.time);
+    table.set_bool("instructions", &mut profiling.instructions);
     table.finish();
     Some(profiling)
 }

@@ -56,6 +56,8 @@ pub struct Words<'a> {
     pub is_screening: bool,
     /// Whether stacks are sampled.
     pub profile: bool,
+    /// Whether stacks are sampled and executed instructions counted.
+    pub instructions: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -117,8 +119,11 @@ pub fn experiment(
     let asked = time.and_then(Result::ok);
     let write = |options: &Options<'_>, time| {
         let mut text = text::write(&line, &candidates, options, time);
-        if words.profile {
+        if words.profile || words.instructions {
             text.push("\n[profile]\n");
+        }
+        if words.instructions {
+            text.push("instructions = true\n");
         }
         match parse_with_files("the generated experiment", &text.text, files) {
             Ok(experiment) => Ok(Comparison { experiment, asked, text: text.text }),

@@ -57,6 +57,7 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
         target: target.as_deref(),
         is_screening: false,
         profile: false,
+        instructions: false,
     };
     experiment(&words, &installed, &files, &|_| Nanos::ZERO)
 }
@@ -708,6 +709,7 @@ proptest! {
             target: option.as_deref().filter(|_| words.len() == 2),
             is_screening: words.len() == 3,
             profile: false,
+            instructions: false,
         };
         match experiment(&words, &installed, &files, &|_| Nanos::ZERO) {
             Ok(Comparison { experiment, text, .. }) => {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dbdyno_engines::server::ServerDirs;
@@ -61,9 +62,14 @@ impl<'a> RunContext<'a> {
     pub fn open_local(&mut self) -> Result<(), RunError> {
         let data = self.directory.data();
         let directories = ServerDirs::open(&data)?;
-        let (cpus, journals) = (Some(self.cpus.system.to_string()), data.join(".live"));
-        self.local = Some(Arc::new(LocalHost::new(directories, cpus, journals)));
+        let cpus = Some(self.cpus.system.to_string());
+        self.local = Some(Arc::new(LocalHost::new(directories, cpus, self.journals())));
         Ok(())
+    }
+
+    /// The directory for journals of the live optimizer.
+    pub fn journals(&self) -> PathBuf {
+        self.directory.data().join(".live")
     }
 
     /// The location of this name for the candidate's kind of data.

@@ -5,6 +5,7 @@
 //! the machine affects all of them. All blocks of a round have the same number.
 
 pub(crate) mod checks;
+mod instructions;
 pub(crate) mod slice_history;
 
 use dbdyno_machine::clock;
@@ -271,6 +272,7 @@ impl<'a> MicrobenchmarkRun<'a> {
                     break;
                 }
             }
+            let mut profiles = Vec::new();
             for (number, instance) in running(instances) {
                 let Ok(Some(profile)) = instance.worker_mut().and_then(WorkerHandle::profile)
                 else {
@@ -280,7 +282,9 @@ impl<'a> MicrobenchmarkRun<'a> {
                 let candidate = number as u32;
                 let record = ProfileRecord { candidate, restart, statements, cpu, profile };
                 recorder.results.set_profile(id, &record)?;
+                profiles.push(record);
             }
+            self.count_instructions(NumberedCase { id, case }, &profiles, instances, recorder)?;
         }
         Ok(())
     }

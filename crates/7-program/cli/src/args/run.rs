@@ -175,6 +175,10 @@ pub struct ComparisonOptions {
     /// the difference in CPU time is
     #[arg(long)]
     pub profile: bool,
+    /// The same, and count the instructions that functions execute, to tell more work from slower work. Changes the code
+    /// of servers in memory for the time of a slice; on x86-64, not for PostgreSQL and servers that dbdyno did not start
+    #[arg(long)]
+    pub instructions: bool,
     /// Rows in the table, such as 100k or 2M; with a script, the rows that servers get caches for [default: 20000; with
     /// a script its options tables times table_size if that is more]
     #[arg(long, value_name = "N")]

@@ -137,6 +137,7 @@ impl Comparison<'_> {
             target: target.as_deref(),
             is_screening,
             profile: self.options.profile && !is_screening,
+            instructions: self.options.instructions && !is_screening,
         };
         let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.1;
         experiment(&words, &installed, &read, &measuring)

@@ -51,8 +51,8 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         return Err(CliError::usage("name one experiment file"));
     };
     let (mut experiment, text) = read_experiment(file)?;
-    if args.comparison.profile {
-        experiment.profile.get_or_insert_default();
+    if args.comparison.profile || args.comparison.instructions {
+        experiment.profile.get_or_insert_default().instructions |= args.comparison.instructions;
     }
     gate::check(&args.gate.rules, &experiment)?;
     let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));

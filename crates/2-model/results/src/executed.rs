@@ -1,0 +1,43 @@
+//! Executed instructions: written as they are counted, read for reports.
+
+use dbdyno_types::executed::Executed;
+use rusqlite::params;
+
+use crate::error::ResultsError;
+use crate::reader::RunReader;
+use crate::writer::RunWriter;
+
+impl RunWriter {
+    /// Store what a candidate executed on a microbenchmark in one start.
+    pub fn set_executed(
+        &mut self,
+        (microbenchmark, candidate, restart): (u32, u32, u32),
+        executed: &Executed,
+    ) -> Result<(), ResultsError> {
+        let json = serde_json::to_string(executed).expect("it has only texts and numbers");
+        self.write("storing executed instructions", |database| {
+            let sql = "INSERT OR REPLACE INTO executed VALUES (?1, ?2, ?3, ?4)";
+            database.execute(sql, params![microbenchmark, candidate, restart, json]).map(drop)
+        })
+    }
+}
+
+impl RunReader {
+    /// What was executed on one microbenchmark, with the candidate's number and that of the start.
+    pub fn executed(&self, microbenchmark: u32) -> Result<Vec<(u32, u32, Executed)>, ResultsError> {
+        if !self.has_table("executed")? {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "SELECT candidate, restart, json FROM executed \
+             WHERE microbenchmark = {microbenchmark} ORDER BY candidate, restart"
+        );
+        let rows: Vec<(u32, u32, String)> =
+            self.rows(&sql, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let parsed = |(candidate, restart, json): (u32, u32, String)| {
+            let executed: Executed = self.parse("executed instructions", &json)?;
+            Ok((candidate, restart, executed))
+        };
+        rows.into_iter().map(parsed).collect()
+    }
+}

@@ -1,0 +1,86 @@
+//! The block of a start in which executed instructions are counted by function.
+
+use dbdyno_results::ProfileRecord;
+use dbdyno_units::Nanos;
+use dbdyno_worker::schedule::{BlockPlan, Schedule};
+
+use crate::error::RunError;
+use crate::instance::Instance;
+use crate::measure::{MicrobenchmarkRun, NumberedCase};
+use crate::plan::cases::{pace, slice_length};
+use crate::record::Recorder;
+
+/// The number of the first block in which instructions are counted: no other has such a number.
+const FIRST_COUNTED: u32 = 1 << 24;
+
+/// The block in which they are counted, and one before it that tells how many events take as long as a slice.
+const BLOCKS: u32 = 2;
+
+/// The shortest slice: with the same events the counts hardly depend on its length, but rare paths are executed in it.
+const SHORTEST_SLICE: Nanos = Nanos::from_millis(500);
+
+impl MicrobenchmarkRun<'_> {
+    /// Counts the instructions that all instances execute, in the functions that these profiles have. With one client,
+    /// because threads that count at the same time lose counts.
+    pub(super) fn count_instructions(
+        &mut self,
+        NumberedCase { id, case }: NumberedCase<'_>,
+        profiles: &[ProfileRecord],
+        instances: &mut [Instance],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), RunError> {
+        let experiment = self.context.experiment;
+        let Some(restart) = profiles.first().map(|profile| profile.restart) else { return Ok(()) };
+        if !experiment.profile.as_ref().is_some_and(|profiling| profiling.instructions) {
+            return Ok(());
+        }
+        let phase = self.phase("counting instructions");
+        let plan = BlockPlan {
+            seed: experiment.seed,
+            microbenchmark: id,
+            first_block: FIRST_COUNTED + restart * BLOCKS,
+            warmup_blocks: BLOCKS - 1,
+            counted_blocks: 0,
+            clients: 1,
+            slice: slice_length(&experiment.schedule, &case.microbenchmark).max(SHORTEST_SLICE),
+            pace: pace(&experiment.schedule),
+        };
+        let takes_part =
+            |number: usize| instances[number].is_running() && !self.left_out.contains(&number);
+        let active: Vec<bool> = (0..instances.len()).map(takes_part).collect();
+        let mut schedule = Schedule::new(plan, active);
+        while let Some(planned) = schedule.next() {
+            let number = planned.candidate;
+            let instance = &mut instances[number];
+            let profile = profiles.iter().find(|one| one.candidate as usize == number);
+            let outcome = match profile.filter(|_| !planned.warmup) {
+                Some(ProfileRecord { profile, .. }) => instance
+                    .run_counted_slice(self.context, profile, planned.request)
+                    .map(|(measured, executed)| (measured, Some(executed))),
+                None => instance
+                    .worker_mut()
+                    .and_then(|worker| worker.slice(planned.request))
+                    .map(|measured| (measured, None)),
+            };
+            match outcome {
+                Ok((measured, executed)) => {
+                    schedule.calibrate(&measured);
+                    if let Some(executed) = executed {
+                        let of = (id, number as u32, restart);
+                        recorder.results.set_executed(of, &executed)?;
+                    }
+                }
+                Err(error) => {
+                    schedule.remove(number);
+                    let left_out = self.fail(number, instance, &phase, &error, recorder)?;
+                    self.left_out.extend(left_out);
+                }
+            }
+            recorder.check_cancelled()?;
+            if schedule.is_block_complete() && !planned.warmup {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
