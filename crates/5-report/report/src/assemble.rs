@@ -5,6 +5,7 @@ mod absolute;
 mod contrasts;
 mod engine_counters;
 pub(crate) mod inserts;
+mod instructions;
 mod plans;
 pub(crate) mod profile;
 mod records;
@@ -23,6 +24,7 @@ use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
     restarts_with_interval,
 };
+use dbdyno_types::executed::Executed;
 use dbdyno_types::{Counts, Latencies, StatementPlan, Work};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
@@ -63,8 +65,10 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
             let statements = run.statement_times(id)?;
             let engine_counts = run.engine_counts(id)?;
-            let (plans, profiles) = (run.plans(id)?, run.profiles(id)?);
-            let mut one = Measured { order, statements, engine_counts, plans, profiles, ..one };
+            let (plans, profiles, executed) =
+                (run.plans(id)?, run.profiles(id)?, run.executed(id)?);
+            let one = Measured { order, statements, engine_counts, plans, ..one };
+            let mut one = Measured { profiles, executed, ..one };
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.drop_details();
@@ -166,6 +170,8 @@ struct Measured {
     /// With the candidate's number and that of the start.
     plans: Vec<(u32, u32, StatementPlan)>,
     profiles: Vec<ProfileRecord>,
+    /// With the candidate's number and that of the start.
+    executed: Vec<(u32, u32, Executed)>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     relative: Vec<Relative>,
@@ -230,6 +236,7 @@ impl Measured {
             engine_counts: Vec::new(),
             plans: Vec::new(),
             profiles: Vec::new(),
+            executed: Vec::new(),
             own,
             relative: Vec::new(),
             control: candidates.iter().position(|one| one.role == Role::Control),

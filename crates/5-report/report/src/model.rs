@@ -345,6 +345,21 @@ pub struct ProfileDifference {
     pub layers: Vec<ProfileRow>,
     /// The functions that something was sampled in, the largest difference first.
     pub functions: Vec<ProfileRow>,
+    /// What the functions execute; `None` if it was not to be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
+}
+
+/// Instructions that functions execute per query, counted exactly. Pairs are of the candidate and the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Instructions {
+    /// Share of the CPU time outside of the kernel in functions that were counted; `None` if none were.
+    pub covered: [Option<Share>; 2],
+    /// Why they were not counted; `None` if they were.
+    pub not_counted: [Option<String>; 2],
+    /// Per query, without what a function calls, by name as in [`ProfileDifference::functions`]; `None` for a function
+    /// that was not counted.
+    pub functions: BTreeMap<String, [Option<f64>; 2]>,
 }
 
 /// CPU time per query in a layer or a function, without what it calls, in µs.

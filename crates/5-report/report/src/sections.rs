@@ -9,6 +9,7 @@ pub(crate) mod builds;
 pub(crate) mod engine_counters;
 pub(crate) mod groups;
 pub(crate) mod inserts;
+pub(crate) mod instructions;
 pub(crate) mod key_results;
 pub(crate) mod operations;
 pub(crate) mod overview;

@@ -73,6 +73,7 @@ impl Measured {
             cost: [candidate, 0].map(|number| self.cost(number)),
             layers: rows(&starts(true)),
             functions: rows(&by_function),
+            instructions: self.instructions(candidate),
         })
     }
 
@@ -133,13 +134,17 @@ impl Measured {
 
 /// How a function is called: those without names by their source file or their program, so that builds can be
 /// compared.
-fn name_of(function: &Function) -> String {
+pub(super) fn name_of(function: &Function) -> String {
     match (&function.name, &function.source) {
-        (Some(name), _) if function.module == "[k]" => format!("{name} [kernel]"),
+        (Some(name), _) if is_in_kernel(function) => format!("{name} [kernel]"),
         (Some(name), _) => name.clone(),
         (None, Some(source)) => format!("without a name in {source}"),
         (None, None) => format!("without a name in {}", function.module),
     }
+}
+
+pub(super) fn is_in_kernel(function: &Function) -> bool {
+    function.module == "[k]"
 }
 
 /// The CPU time per query and its variance if samples were counts.

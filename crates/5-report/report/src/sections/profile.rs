@@ -2,7 +2,7 @@
 
 use dbdyno_text::{Cell, Column, Csv, Row, Table, Tone, cut};
 
-use super::{Output, Section};
+use super::{Output, Section, instructions};
 use crate::figures::{compact, micros, number, ratio};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
@@ -49,17 +49,21 @@ fn tables(report: &Report, row: &Compared, output: Output) -> Vec<Table> {
         let numbers = [report.baseline.as_str(), row.candidate.as_str(), "difference"];
         let numbers = numbers.map(|title| Column::number(cut(title, 14)));
         let name = Column::name(title).most(LONGEST_IN_TABLE);
-        let mut table = Table::new([name].into_iter().chain(numbers))
+        let is_counted = title == "function" && profile.instructions.is_some();
+        let executed = is_counted.then(|| Column::number("instructions per query"));
+        let mut table = Table::new([name].into_iter().chain(numbers).chain(executed))
             .class("facts operations")
             .caption(format!("{title} of {}", row.candidate));
         let write = if output == Output::Terminal { compact } else { micros };
         for one in rows.iter().take(most) {
-            table.push(Row::new([
+            let cells = [
                 Cell::text(&one.name),
                 Cell::text(write(one.baseline_us)),
                 Cell::text(write(one.us)),
                 difference(one, write),
-            ]));
+            ];
+            let executed = is_counted.then(|| instructions::cell(profile, &one.name));
+            table.push(Row::new(cells.into_iter().chain(executed)));
         }
         table
     };
@@ -111,6 +115,7 @@ pub(crate) fn sentences(
             false => format!("{what}: {}", named.join(", ")),
         });
     }
+    sentences.extend(instructions::sentences(profile, [&row.candidate, &report.baseline]));
     let cost = |at: usize| profile.cost[at].map_or_else(|| "unknown".to_owned(), ratio);
     sentences.push(format!(
         "{} and {} samples; sampling cost: CPU time per query was {} and {} times that of measured slices; {} of the \
@@ -144,5 +149,17 @@ pub(crate) fn functions_csv<'r>(report: &'r Report) -> String {
         .column("difference_us", |(.., one)| number(Some(one.difference())))
         .column("half_width_us", |(.., one)| number(Some(one.half_width_us)))
         .column("certain", |(.., one)| one.certain.to_string())
+        .column("baseline_instructions_per_query", |(_, row, kind, one)| {
+            number(executed(row, kind, &one.name)[1])
+        })
+        .column("instructions_per_query", |(_, row, kind, one)| {
+            number(executed(row, kind, &one.name)[0])
+        })
         .text()
+}
+
+/// Executed instructions per query of a function, of the candidate and the baseline.
+fn executed(row: &Compared, kind: &str, name: &str) -> [Option<f64>; 2] {
+    let profile = row.profile.as_ref().filter(|_| kind == "function");
+    profile.map(|profile| instructions::of_function(profile, name)).unwrap_or_default()
 }

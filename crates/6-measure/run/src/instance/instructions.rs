@@ -1,6 +1,8 @@
 //! Counting of the instructions that an instance's system under test executes.
 
-use dbdyno_live::{DEFAULT_MAX_PAUSE, InstructionCounting, ProbeOptions, SampledFunction, Target};
+use std::time::Duration;
+
+use dbdyno_live::{InstructionCounting, ProbeOptions, SampledFunction, Target};
 use dbdyno_spec::experiment::System;
 use dbdyno_types::SliceMeasured;
 use dbdyno_types::executed::Executed;
@@ -11,6 +13,9 @@ use dbdyno_worker::protocol::SliceRequest;
 
 use crate::instance::Instance;
 use crate::instance::context::RunContext;
+
+/// How long threads may be stopped: nothing is measured meanwhile.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 impl Instance {
     /// Runs a slice, and counts meanwhile the instructions of the functions in which most was sampled. A slice in
@@ -63,7 +68,7 @@ impl Instance {
             family: false,
             state: context.journals(),
             probe: ProbeOptions::UNMAP,
-            max_pause: DEFAULT_MAX_PAUSE,
+            max_pause: MAX_PAUSE,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Counters of the CPU and the kernel, compared with the kernel's own accounting.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -208,6 +209,46 @@ fn engines_count_each_statement_and_their_counters_are_compared() {
     assert!(csv.len() > 1 && csv[1..].iter().all(|row| row[2] != "postgres"), "{csv:?}");
     let finished = crate::common::call([Path::new("report"), &out, Path::new("--details")]);
     finished.assert_code(0).assert_prints("counters of the engine that differ");
+}
+
+/// Executed instructions per query of each function of a candidate, by file and address.
+fn executed(out: &Path, candidate: &str) -> BTreeMap<(String, i64), f64> {
+    let database = Connection::open(out.join("run.sqlite")).unwrap();
+    let sql = "SELECT f.value ->> 'module', f.value ->> 'start', (f.value ->> 'instructions') * 1.0 / \
+               (e.json ->> '$.counted.statements') FROM executed e JOIN candidate c ON c.id = e.candidate, \
+               json_each(e.json, '$.counted.functions') f WHERE c.name = ?1";
+    let mut statement = database.prepare(sql).unwrap();
+    let read = |row: &rusqlite::Row<'_>| Ok(((row.get(0)?, row.get(1)?), row.get(2)?));
+    statement.query_map([candidate], read).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn equal_servers_execute_the_same_instructions() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return dbdyno_fuzz::skip("instructions are counted on x86-64 only");
+    }
+    let test = TestDir::new();
+    let servers = Servers {
+        control: true,
+        sections: "[profile]\ntime = \"1s\"\ninstructions = true\n",
+        candidates: &[INNODB, POSTGRES],
+        ..Servers::default()
+    };
+    servers.run(&test, &[]).assert_code(0);
+    let out = test.out();
+    let [own, control] = ["innodb", "control"].map(|candidate| executed(&out, candidate));
+    let all: f64 = own.values().sum();
+    assert!((2_000.0..1e6).contains(&all), "{all}");
+    let ratios: Vec<f64> = own
+        .iter()
+        .filter(|(_, executed)| **executed > 50.0)
+        .filter_map(|(function, executed)| Some(control.get(function)? / executed))
+        .collect();
+    let same = ratios.iter().filter(|ratio| (0.98..1.02).contains(*ratio)).count();
+    assert!(ratios.len() > 10 && same * 10 > ratios.len() * 8, "{ratios:?}");
+    let refused = "SELECT COUNT(*) FROM executed JOIN candidate ON id = candidate WHERE name = 'postgres' \
+                   AND executed.json ->> '$.not-counted.reason' LIKE '%process for each session'";
+    assert_eq!(count(&out, refused), 1);
 }
 
 #[test]
