@@ -218,7 +218,9 @@ fn executed(out: &Path, candidate: &str) -> BTreeMap<(String, i64), f64> {
                (e.json ->> '$.counted.statements') FROM executed e JOIN candidate c ON c.id = e.candidate, \
                json_each(e.json, '$.counted.functions') f WHERE c.name = ?1";
     let mut statement = database.prepare(sql).unwrap();
-    let read = |row: &rusqlite::Row<'_>| Ok(((row.get(0)?, row.get(1)?), row.get(2)?));
+    let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<((String, i64), f64)> {
+        Ok(((row.get(0)?, row.get(1)?), row.get(2)?))
+    };
     statement.query_map([candidate], read).unwrap().map(Result::unwrap).collect()
 }
 
