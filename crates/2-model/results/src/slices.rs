@@ -247,7 +247,7 @@ impl RunReader {
     }
 
     /// Whether the run has a table that those of earlier versions lack.
-    fn has_table(&self, name: &str) -> Result<bool, ResultsError> {
+    pub(crate) fn has_table(&self, name: &str) -> Result<bool, ResultsError> {
         let exists = format!("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '{name}')");
         Ok(self.rows(&exists, |row| row.get::<_, bool>(0))? == [true])
     }

@@ -188,6 +188,7 @@ pub(crate) mod tests {
             cost: [None, None],
             layers: functions.iter().map(row).collect(),
             functions: functions.iter().map(row).collect(),
+            instructions: None,
         }
     }
 

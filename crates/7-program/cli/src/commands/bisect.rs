@@ -372,6 +372,7 @@ mod tests {
             cost: [None, None],
             layers: vec![row("executor", 1.03, false)],
             functions: vec![row("memcmp", 1.42, true), row("step", 0.99, false)],
+            instructions: None,
         };
         let run = PathBuf::from("results/profile-5555555555");
         let profiled = Profiled { run: run.clone(), profile: Ok(profile) };
