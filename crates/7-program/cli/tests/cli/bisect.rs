@@ -170,7 +170,7 @@ fn killed_bisect_continues_and_names_the_commit() {
     assert_eq!(after, exported);
     let is_profiled = !finished.err.contains("no profile: ");
     if is_profiled {
-        finished.assert_prints("functions    sqlite3_step +").assert_prints("dbdyno why ");
+        finished.assert_prints("functions sqlite3_step +").assert_prints("dbdyno why ");
         let profile = profile.expect("the profile is exported");
         assert_eq!(profile["functions"][0]["name"], "sqlite3_step");
         let run = out.join(after["result"]["profiled_in"].as_str().unwrap());
