@@ -149,6 +149,12 @@ pub(crate) fn block_range(schedule: &Schedule, slice: Nanos) -> (u32, u32) {
     (fewest.saturating_mul(blocks), most.saturating_mul(blocks))
 }
 
+/// A range of blocks or starts of this number of instances: the interval of a ratio can end a microbenchmark early, and one
+/// instance has none.
+pub(crate) const fn of_instances((fewest, most): (u32, u32), instances: u64) -> (u32, u32) {
+    if instances == 1 { (most, most) } else { (fewest, most) }
+}
+
 /// Minimum and maximum number of starts of the instances for a microbenchmark. The maximum is reached
 /// if no interval becomes narrow.
 pub(crate) fn start_range(schedule: &Schedule, slice: Nanos) -> (u32, u32) {

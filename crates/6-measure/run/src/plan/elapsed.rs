@@ -10,7 +10,7 @@ use dbdyno_units::{Bytes, Nanos};
 
 use crate::plan::cases::{
     MicrobenchmarkCase, block_range, block_time, blocks_of_start, cases, instance_count,
-    interleaved_sets, segments, slice_length, start_range,
+    interleaved_sets, of_instances, segments, slice_length, start_range,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::stopping_rule::StoppingRule;
@@ -199,7 +199,8 @@ impl CaseLeft {
             };
             return Self { blocks: (blocks, blocks), starts: (starts, starts) };
         }
-        let left = |(least, most): (u32, u32), done: u32| {
+        let left = |range: (u32, u32), done: u32| {
+            let (least, most) = of_instances(range, instances);
             (least.saturating_sub(done), most.saturating_sub(done))
         };
         Self {

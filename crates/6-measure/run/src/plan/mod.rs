@@ -11,8 +11,8 @@ use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::insert::Task;
 
 use crate::plan::cases::{
-    block_range, block_time, cases, has_passes, instance_count, interleaved_sets, segments,
-    slice_length, start_range, training_count, warmup_time,
+    block_range, block_time, cases, has_passes, instance_count, interleaved_sets, of_instances,
+    segments, slice_length, start_range, training_count, warmup_time,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::elapsed::{TimeEstimate, of_run};
@@ -61,9 +61,10 @@ impl PassPlan {
         let all = cases(experiment);
         let sets = interleaved_sets(experiment, &all);
         let segments = segments(experiment, &all, &sets);
+        let instances = instance_count(experiment) as u64;
         // Of all segments together; the first pass of a segment uses the last start of the one before.
         let (mut fewest, mut most) = (1, 1);
-        let mut passes = (experiment.schedule.restarts, 0);
+        let mut passes = (0, 0);
         for segment in segments.clone() {
             let shared = segment.len() > 1;
             let (mut of_segment, mut copied) = (0, 0);
@@ -73,9 +74,10 @@ impl PassPlan {
                 // Its data is copied before, and the copy restored.
                 copied += u32::from(shared && case.microbenchmark.shrinks_tables());
             }
-            passes.1 = passes.1.max(of_segment);
-            fewest += passes.0 * (1 + 2 * copied) - 1;
-            most += of_segment * (1 + 2 * copied) - 1;
+            let range = of_instances((experiment.schedule.restarts, of_segment), instances);
+            passes = (range.0.max(passes.0), range.1.max(passes.1));
+            fewest += range.0 * (1 + 2 * copied) - 1;
+            most += range.1 * (1 + 2 * copied) - 1;
         }
         Some(Self { segments: segments.len(), passes, starts: (fewest, most) })
     }
@@ -126,7 +128,7 @@ fn microbenchmark_work(experiment: &Experiment) -> ((u64, u64), (Nanos, Nanos)) 
     let mut time = (training, training);
     for case in cases(experiment) {
         let slice = slice_length(schedule, &case.microbenchmark);
-        let (fewest, most) = block_range(schedule, slice);
+        let (fewest, most) = of_instances(block_range(schedule, slice), instances);
         slices.0 += u64::from(fewest) * instances;
         slices.1 += u64::from(most) * instances;
         time.0 += block_time(schedule, slice, fewest, instances);

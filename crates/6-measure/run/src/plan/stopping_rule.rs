@@ -198,11 +198,13 @@ impl StoppingRule {
         per_candidate(self.time, candidates) >= schedule.budget.as_nanos()
     }
 
+    /// Whether all intervals are. With nothing to compare there is none, and the budget decides.
     fn is_narrow(&self, schedule: &Schedule, candidates: &[u32]) -> bool {
         let target = schedule.target.as_fraction();
-        candidates.iter().all(|candidate| {
+        let is_narrow = |candidate: &u32| {
             self.estimate(*candidate).is_some_and(|e| e.half_width().as_fraction() <= target)
-        })
+        };
+        !candidates.is_empty() && candidates.iter().all(is_narrow)
     }
 }
 
@@ -344,6 +346,17 @@ pub(crate) mod tests {
         let noisy: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 0.9 } else { 1.1 }).collect();
         assert!(!is_enough(&noisy[..39]));
         assert!(is_enough(&noisy));
+    }
+
+    #[test]
+    fn candidate_without_others_is_measured_for_its_budget() {
+        let mut rule = StoppingRule::of(&[], &SCHEDULE, SCHEDULE.slice);
+        let blocks = (1..).find(|number| {
+            rule.add(&block(0, *number, 1.0)[0]);
+            rule.end_block();
+            rule.has_enough_blocks(&SCHEDULE, &[])
+        });
+        assert_eq!(blocks, Some(40), "2 s of 50 ms");
     }
 
     #[test]
