@@ -310,7 +310,8 @@ pub struct Row {
     /// The statements of a script, those that contribute most to the difference first; empty if unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub statements: Vec<RelativeStatement>,
-    /// The engine's own counters that certainly grow otherwise than the baseline's, the largest ratio first.
+    /// The engine's own counters that certainly grow otherwise than the baseline's, the largest ratio first; then the
+    /// largest of those that only one of both has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub engine_counters: Vec<RelativeCounter>,
     /// The statements that are executed otherwise than by the baseline, which has the same system.
@@ -403,6 +404,8 @@ pub struct RelativeCounter {
     pub per_query: f64,
     /// `None` if one of them never grows.
     pub relative: Option<Estimate>,
+    /// Whether the engine or system of one of them does not count this: no growth there says nothing.
+    pub only_one_has_it: bool,
 }
 
 /// Verdict on a ratio to the baseline.

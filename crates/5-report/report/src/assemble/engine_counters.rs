@@ -17,6 +17,18 @@ const LEAST_DIFFERENCE: f64 = 0.01;
 /// A difference must be this many times that of the control.
 const BEYOND_CONTROL: f64 = 2.0;
 
+/// A counter that only one side has is reported if it grows by at least so much per query,
+const LEAST_OF_ONE: f64 = 0.01;
+
+/// if its growth varies by at most this share from slice to slice,
+const MOST_VARIATION: f64 = 0.25;
+
+/// and if the other side has at most this share of it, which is of the background.
+const MOST_OF_OTHER: f64 = 0.01;
+
+/// So many of them are reported.
+const MOST_OF_ONE: usize = 10;
+
 /// The beginnings of the names of counters that only one storage engine has.
 const OF_ENGINES: [&str; 3] = ["innodb", "rocksdb", "aria"];
 
@@ -24,15 +36,31 @@ const OF_ENGINES: [&str; 3] = ["innodb", "rocksdb", "aria"];
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Growth {
     Never,
-    /// In some slices.
-    Sometimes,
-    /// In each slice; the mean growth per query.
-    Always(f64),
+    /// In some slices; the mean growth per query.
+    Sometimes(f64),
+    /// In each slice; the mean growth per query, and its standard deviation between slices relative to that.
+    Always(f64, f64),
+}
+
+impl Growth {
+    const fn mean(self) -> f64 {
+        match self {
+            Self::Never => 0.0,
+            Self::Sometimes(mean) | Self::Always(mean, _) => mean,
+        }
+    }
+
+    /// Whether it is worth to be reported where the other side does not count this.
+    fn is_of_one(self, other: Self) -> bool {
+        let Self::Always(mean, variation) = self else { return false };
+        let is_background = other.mean() <= MOST_OF_OTHER * mean;
+        mean >= LEAST_OF_ONE && variation <= MOST_VARIATION && is_background
+    }
 }
 
 impl Measured {
     /// The counters of a candidate that certainly grow otherwise than the baseline's: by more than in pairs of blocks of
-    /// the control. Levels are left out.
+    /// the control. Then the largest of those that only one of their engines or systems has. Levels are left out.
     pub(super) fn engine_counters(
         &self,
         candidate: usize,
@@ -47,27 +75,30 @@ impl Measured {
         let names: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();
         let compared = names.difference(&levels).filter_map(|name| {
             let growths = [candidate, 0].map(|number| self.growth(number, name));
-            let (per_query, baseline_per_query, relative) = match growths {
-                [Growth::Always(own), Growth::Always(base)] => {
-                    (own, base, Some(self.certain_ratio(candidate, name)?))
+            let [of_own, of_base] = growths;
+            let has_both = has_both(name, own, baseline);
+            let relative = match growths {
+                _ if !has_both => {
+                    let is_of_one = of_own.is_of_one(of_base) || of_base.is_of_one(of_own);
+                    is_of_one.then_some(None)?
                 }
-                [Growth::Always(only), Growth::Never] if has_both(name, own, baseline) => {
-                    (only, 0.0, None)
+                [Growth::Always(..), Growth::Always(..)] => {
+                    Some(self.certain_ratio(candidate, name)?)
                 }
-                [Growth::Never, Growth::Always(only)] if has_both(name, own, baseline) => {
-                    (0.0, only, None)
-                }
+                [Growth::Always(..), Growth::Never] | [Growth::Never, Growth::Always(..)] => None,
                 _ => return None,
             };
-            let counter = (*name).to_owned();
+            let (per_query, baseline_per_query) = (of_own.mean(), of_base.mean());
             (per_query.max(baseline_per_query) >= LEAST_PER_QUERY).then_some(RelativeCounter {
-                counter,
+                counter: (*name).to_owned(),
                 baseline_per_query,
                 per_query,
                 relative,
+                only_one_has_it: !has_both,
             })
         });
-        let mut found: Vec<RelativeCounter> = compared.collect();
+        let (mut only, mut found): (Vec<RelativeCounter>, Vec<RelativeCounter>) =
+            compared.partition(|one| one.only_one_has_it);
         let size = |one: &RelativeCounter| {
             let ratio = one.relative.map_or(f64::INFINITY, |ratio| ratio.median.get().ln().abs());
             (ratio, one.per_query.max(one.baseline_per_query))
@@ -76,24 +107,31 @@ impl Measured {
             let ((a, of_a), (b, of_b)) = (size(a), size(b));
             b.total_cmp(&a).then(of_b.total_cmp(&of_a))
         });
+        only.sort_by(|a, b| size(b).1.total_cmp(&size(a).1));
+        found.extend(only.into_iter().take(MOST_OF_ONE));
         found
     }
 
     fn growth(&self, candidate: usize, name: &str) -> Growth {
         let readings = self.engine_counts.iter().filter(|one| one.candidate as usize == candidate);
-        let (mut statements, mut sum, mut slices, mut grew) = (0.0, 0.0, 0, 0);
+        let (mut statements, mut sum, mut grew) = (0.0, 0.0, 0);
+        let mut slices = Vec::new();
         for EngineCountsRecord { counts, .. } in readings {
             let growth = counts.growth.get(name).copied().unwrap_or_default();
             statements += counts.statements as f64;
             sum += growth as f64;
-            slices += 1;
-            grew += u32::from(growth > 0);
+            grew += usize::from(growth > 0);
+            slices.push(growth as f64 / (counts.statements as f64).max(1.0));
         }
+        let mean = sum / statements;
         match grew {
-            _ if statements == 0.0 => Growth::Sometimes,
+            _ if statements == 0.0 => Growth::Sometimes(0.0),
             0 => Growth::Never,
-            grew if grew == slices => Growth::Always(sum / statements),
-            _ => Growth::Sometimes,
+            grew if grew == slices.len() => {
+                let squares: f64 = slices.iter().map(|one| (one - mean).powi(2)).sum();
+                Growth::Always(mean, (squares / slices.len() as f64).sqrt() / mean)
+            }
+            _ => Growth::Sometimes(mean),
         }
     }
 

@@ -386,6 +386,34 @@ fn engine_counters_are_those_that_certainly_differ() {
 }
 
 #[test]
+fn largest_counters_that_only_one_engine_has_come_last() {
+    let mut candidates = servers();
+    candidates[1].engine = Some("rocksdb".to_owned());
+    let mut lab = Lab::new(&candidates, &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        let varies = i64::from(block * 7 % 5);
+        let growth: &[(&str, i64)] = match candidate {
+            1 => &[
+                ("sorts", 1_000),
+                ("rocksdb_memtable_hit", 780 + varies),
+                ("rocksdb_flushes", 100 * varies),
+                ("rocksdb_rare", 1),
+                ("innodb_pages", i64::from(block == 4)),
+            ],
+            _ => &[("sorts", 500), ("innodb_pages", 3_000)],
+        };
+        let growth = growth.iter().filter(|(_, growth)| *growth != 0);
+        let growth = growth.map(|(name, growth)| ((*name).to_owned(), *growth)).collect();
+        measured.engine_counts = Some(EngineCounts { statements: 1_000, growth });
+    });
+    let report = lab.report();
+    let found = &report.microbenchmarks[0].rows[0].engine_counters;
+    let found: Vec<(&str, bool)> =
+        found.iter().map(|one| (one.counter.as_str(), one.only_one_has_it)).collect();
+    assert_eq!(found, [("sorts", false), ("innodb_pages", true), ("rocksdb_memtable_hit", true)]);
+}
+
+#[test]
 fn plans_of_the_same_system_that_differ_are_shown() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, faster);

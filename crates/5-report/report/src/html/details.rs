@@ -48,8 +48,9 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                     (document::table(&table))
                     p.muted { (statements::KEY) }
                 }
-                @if let Some(table) = engine_counters::table(report, microbenchmark, Output::Page) {
-                    (document::table(&table))
+                @let counters = engine_counters::tables(report, microbenchmark, Output::Page);
+                @if !counters.is_empty() {
+                    @for table in &counters { (document::table(table)) }
                     p.muted { (engine_counters::KEY) }
                 }
                 (other_plans(report, microbenchmark))
