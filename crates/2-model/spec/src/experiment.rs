@@ -228,12 +228,47 @@ pub struct Profiling {
     /// Whether the instructions that functions execute are counted after that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub instructions: bool,
+    /// The names of the microbenchmarks; `None` for all of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microbenchmarks: Option<Vec<String>>,
+    /// Samples per second and CPU.
+    #[serde(default = "sample_frequency")]
+    pub frequency: u32,
+    /// The user's rules for layers, before the built-in ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<LayerRules>,
 }
 
 impl Default for Profiling {
     fn default() -> Self {
-        Self { time: Nanos::from_secs(4), instructions: false }
+        let frequency = sample_frequency();
+        Self {
+            time: Nanos::from_secs(4),
+            instructions: false,
+            microbenchmarks: None,
+            frequency,
+            layers: None,
+        }
     }
+}
+
+impl Profiling {
+    pub fn includes(&self, microbenchmark: &str) -> bool {
+        let named = self.microbenchmarks.as_ref();
+        named.is_none_or(|names| names.iter().any(|name| name == microbenchmark))
+    }
+}
+
+/// No divisor of the frequencies of the kernel's tick.
+const fn sample_frequency() -> u32 {
+    997
+}
+
+/// A file with rules for layers, in the format of dbdyno's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerRules {
+    pub file: String,
+    pub rules: String,
 }
 
 /// What ends a slice.

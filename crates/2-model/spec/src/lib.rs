@@ -15,21 +15,21 @@ mod live;
 mod machines;
 mod names;
 mod option_file;
+mod profiling;
 mod schedule;
 mod server;
 mod source;
 mod workload;
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 
 use dbdyno_document::{Document, Problems, Spanned, Table, did_you_mean};
 use dbdyno_types::FlagCheck;
-use dbdyno_units::{Nanos, Share};
+use dbdyno_units::Share;
 
 use build::Definitions;
 use candidate::{Program, Sections};
-use experiment::{Checks, Experiment, Profiling, Workload};
+use experiment::{Checks, Experiment, Workload};
 pub use names::CONTROL;
 pub use option_file::{LeftOut, OptionFile};
 pub use workload::ReadFile;
@@ -83,7 +83,10 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     let cpus = machines::read_cpus(root.table("cpus"));
     let fleet = machines::read_fleet(root.table("fleet"));
     let (checks, audit_ignore) = read_checks(root.table("checks"));
-    let profile = read_profile(root.table("profile"));
+    let profile = match root.table("profile") {
+        Some(table) if insert_benchmark.is_some() => profiling::refuse_beside_inserts(table),
+        table => profiling::read(table, &workload, files),
+    };
     let sections = Sections {
         sqlite: candidate::read_sqlite_settings(root.table("sqlite"), candidate::DEFAULT_SQLITE),
         servers: server::read_sections(&mut root, files),
@@ -202,18 +205,6 @@ fn read_checks(table: Option<Table<'_>>) -> (Checks, Vec<FlagCheck>) {
         table.finish();
     }
     (checks, audit_ignore)
-}
-
-/// How long stacks are sampled.
-const PROFILE_TIMES: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3_600);
-
-fn read_profile(table: Option<Table<'_>>) -> Option<Profiling> {
-    let mut table = table?;
-    let mut profiling = Profiling::default();
-    table.set("time", PROFILE_TIMES, &mut profiling.time);
-    table.set_bool("instructions", &mut profiling.instructions);
-    table.finish();
-    Some(profiling)
 }
 
 fn check_baseline(

@@ -1,5 +1,6 @@
 //! Where processes spend CPU time, by sampled stacks.
 
+use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// A function in which something was sampled, or which called one.
@@ -36,4 +37,31 @@ pub struct Profile {
     pub cut: u64,
     /// Samples that were lost because a buffer was full.
     pub lost: u64,
+    /// What the kernel permitted to sample.
+    #[serde(default)]
+    pub scope: SampleScope,
+    /// CPU time that a sample stands for; 0 if it is unknown.
+    #[serde(default)]
+    pub period: Nanos,
+}
+
+impl Profile {
+    /// Whether all functions of its stacks are known. Profiles from other machines may be damaged.
+    pub fn is_consistent(&self) -> bool {
+        let frames = self.stacks.iter().flat_map(|stack| &stack.frames);
+        frames.copied().all(|frame| (frame as usize) < self.functions.len())
+    }
+}
+
+/// What is sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SampleScope {
+    /// All that runs on the CPUs, of which a part is kept.
+    #[default]
+    Cpus,
+    /// The threads of some processes, and those that they start.
+    Threads,
+    /// The same in user mode only. The time in the kernel is added as one function, by the usage of the processes.
+    UserMode,
 }

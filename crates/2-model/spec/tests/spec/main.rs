@@ -46,6 +46,7 @@ mod inserts;
 mod microbenchmark_problems;
 mod option_files;
 mod problems;
+mod profiles;
 mod reference;
 mod scripts;
 mod server_problems;
