@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use dbdyno_types::profile::{Function, Stack};
-use fancy_regex::{Regex, escape};
+use fancy_regex::{Regex, RegexBuilder, escape};
 
 /// The layer of stacks that no rule knows.
 pub const UNKNOWN: &str = "unknown";
@@ -17,6 +17,12 @@ const CALLER: &str = "^";
 
 /// The layer of other stacks in the kernel.
 const KERNEL: &str = "kernel: other";
+
+/// The systems that rules can name.
+const SYSTEMS: [&str; 4] = ["mariadb", "mysql", "postgresql", "sqlite"];
+
+/// Steps to find out whether a rule fits a name. A rule that needs more, of somebody else's run, fits none.
+const MOST_STEPS: usize = 10_000;
 
 const BUILT_IN: &str = include_str!("layers.tsv");
 
@@ -47,6 +53,32 @@ impl Layers {
         Self::parse(BUILT_IN, system).expect("the built-in rules are valid")
     }
 
+    /// These rules of the user for a system, then the built-in ones.
+    pub fn with_own(rules: &str, system: &str) -> Result<Self, LayersError> {
+        let mut all = Self::parse(rules, system)?;
+        all.0.extend(Self::of(system).0);
+        Ok(all)
+    }
+
+    /// Checks rules of the user for all systems.
+    pub fn check(rules: &str) -> Result<(), LayersError> {
+        let is_rule = |(_, text): &(usize, &str)| !text.is_empty() && !text.starts_with('#');
+        for (line, text) in (1..).zip(rules.lines()).filter(is_rule) {
+            let (systems, others) = text.split_once('\t').unwrap_or((text, ""));
+            let unknown = systems.split(',').find(|one| *one != "*" && !SYSTEMS.contains(one));
+            if let Some(unknown) = unknown {
+                let why = format!("unknown system `{unknown}`: `*`, or of {}", SYSTEMS.join(", "));
+                return Err(LayersError { line, why });
+            }
+            let failed = |error: LayersError| LayersError { line, ..error };
+            Self::parse(&format!("*\t{others}"), "").map_err(failed)?;
+            if others.ends_with(['\t', '!']) && others.trim_end_matches('!').ends_with('\t') {
+                return Err(LayersError { line, why: "the layer is missing".to_owned() });
+            }
+        }
+        Ok(())
+    }
+
     /// The rules for a system in a text.
     pub fn parse(text: &str, system: &str) -> Result<Self, LayersError> {
         let mut rules = Vec::new();
@@ -63,7 +95,8 @@ impl Layers {
                 continue;
             }
             let expression = |text: String| {
-                Regex::new(&text).map_err(|error| failed(error.to_string().replace('\n', " ")))
+                let regex = RegexBuilder::new(&text).backtrack_limit(MOST_STEPS).build();
+                regex.map_err(|error| failed(error.to_string().replace('\n', " ")))
             };
             let (of_source_file, pattern) = match pattern.strip_prefix('@') {
                 Some(pattern) => (true, pattern),
@@ -180,8 +213,28 @@ mod tests {
         for (text, line) in [("# text\n*\t*\tx\n", 2), ("*\t*\t(\tlayer\n", 1)] {
             assert_eq!(Layers::parse(text, "mysql").unwrap_err().line, line);
         }
-        for system in ["mariadb", "mysql", "postgresql", "sqlite"] {
+        for system in SYSTEMS {
             assert!(!Layers::of(system).0.is_empty(), "{system}");
+        }
+    }
+
+    #[test]
+    fn own_rules_come_first_and_are_checked_for_all_systems() {
+        let own = "# mine\nmariadb\tmariadbd\trow_search\tmy layer\n";
+        assert_eq!(Layers::check(own), Ok(()));
+        assert_eq!(Layers::check(BUILT_IN), Ok(()));
+        let functions = [function("mariadbd", Some("row_search_mvcc"))];
+        let stack = [Stack { frames: vec![0], samples: 2 }];
+        let of = |system: &str| {
+            let layers = Layers::with_own(own, system).unwrap();
+            layers.add_up(&functions, &stack).contains_key("my layer")
+        };
+        assert!(of("mariadb") && !of("mysql"));
+        for wrong in ["mariadb\t*\tx\tlayer\nmaria\t*\tx\tlayer", "#\n*\t*\t(\tlayer"] {
+            assert_eq!(Layers::check(wrong).unwrap_err().line, 2, "{wrong}");
+        }
+        for wrong in ["*\t*\tx\t", "*\t*\tx\t!", "*", "*\t*\tx"] {
+            assert_eq!(Layers::check(wrong).unwrap_err().line, 1, "{wrong}");
         }
     }
 }
