@@ -214,6 +214,11 @@ impl WorkerHandle {
         }
     }
 
+    /// Prepares to sample stacks in slices, with this number of samples per second and CPU.
+    pub fn start_profile(&mut self, frequency: u32) -> Result<(), WorkerError> {
+        self.request_done(&Request::StartProfile(frequency), "sampling stacks")
+    }
+
     /// What was sampled since the last call; `None` if nothing was.
     pub fn profile(&mut self) -> Result<Option<Profile>, WorkerError> {
         let doing = "collecting samples";

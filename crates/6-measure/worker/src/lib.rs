@@ -31,5 +31,6 @@ mod waiting;
 pub use client::{Client, ClientSetup};
 pub use error::{RequestError, ServeError};
 pub use handle::{WorkerError, WorkerHandle};
+pub use profiler::Profiler;
 pub use serve::serve;
 pub use server_monitor::{ServerMonitor, StepMeter, TimedPart};

@@ -1,40 +1,154 @@
 //! Sampling of stacks in the timed part of slices.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::{fs, io};
 
-use dbdyno_machine::CpuSet;
-use dbdyno_profile::{Collector, Sampler};
-use dbdyno_types::profile::Profile;
+use dbdyno_machine::{CpuSet, ProcessTree, ProcessTreeUsage};
+use dbdyno_profile::{Collector, ProfileError, Sampler};
+use dbdyno_types::ServerUsage;
+use dbdyno_types::profile::{Function, Profile, SampleScope, Stack};
+use dbdyno_units::Nanos;
 
-use crate::error::RequestError;
-
-/// Samples processes on all CPUs, and collects their stacks between slices.
-pub(crate) struct Profiler {
+/// Samples processes, and collects their stacks between slices.
+pub struct Profiler {
     sampler: Sampler,
     collector: Collector,
+    /// CPU time in user mode and in the kernel while it was sampled, since the last profile.
+    used: [Nanos; 2],
+    /// This process, if it is sampled in user mode only, and its usage at the beginning.
+    own: Option<(ProcessTree, Option<ProcessTreeUsage>)>,
 }
 
 impl Profiler {
-    pub fn open() -> Result<Self, RequestError> {
-        let online = CpuSet::online().ok_or("the CPUs to sample are unknown")?;
-        let cpus: Vec<usize> = online.iter().map(|cpu| cpu as usize).collect();
-        let sampler = Sampler::open(&cpus).map_err(|error| error.to_string())?;
-        Ok(Self { sampler, collector: Collector::default() })
+    /// Prepares to sample these processes: as a part of all that runs on the CPUs if the kernel permits that, else by
+    /// their threads.
+    pub fn open(pids: &[u32], frequency: u32) -> Result<Self, ProfileError> {
+        let online = CpuSet::online();
+        let online = online.ok_or_else(|| io::Error::other("the online CPUs are not known"))?;
+        let sampler = match Sampler::on_cpus(&numbers(&online), frequency) {
+            Err(ProfileError::NotPermitted { .. } | ProfileError::Blocked(_)) => {
+                let threads: Vec<i32> = pids.iter().flat_map(|pid| threads_of(*pid)).collect();
+                let sets = pids.iter().filter_map(|pid| CpuSet::of_process(*pid).ok());
+                let cpus: BTreeSet<usize> = sets.flat_map(|set| numbers(&set)).collect();
+                let cpus: Vec<usize> = cpus.into_iter().collect();
+                Sampler::of_threads(&threads, &cpus, frequency)?
+            }
+            opened => opened?,
+        };
+        let is_own = pids == [std::process::id()] && sampler.scope() == SampleScope::UserMode;
+        let own = if is_own { ProcessTree::of(pids[0]).ok() } else { None };
+        Ok(Self {
+            sampler,
+            collector: Collector::default(),
+            used: [Nanos::ZERO; 2],
+            own: own.map(|own| (own, None)),
+        })
     }
 
-    pub fn begin(&mut self) -> Result<(), RequestError> {
-        Ok(self.sampler.enable().map_err(|error| error.to_string())?)
+    pub fn begin(&mut self) -> Result<(), ProfileError> {
+        if let Some((own, before)) = &mut self.own {
+            *before = own.read().ok();
+        }
+        self.sampler.enable()
     }
 
-    /// Ends sampling, and collects what was sampled of these processes.
-    pub fn end(&mut self, pids: &HashSet<u32>) -> Result<(), RequestError> {
-        self.sampler.disable().map_err(|error| error.to_string())?;
+    pub fn end(&mut self) -> Result<(), ProfileError> {
+        let ended = self.sampler.disable();
+        if let Some((own, before)) = &mut self.own
+            && let Some((before, after)) = before.take().zip(own.read().ok())
+        {
+            let used = after.since(&before);
+            self.used = add(self.used, [used.user, used.system]);
+        }
+        ended
+    }
+
+    /// Collects what was sampled of these processes, which used this meanwhile.
+    pub fn collect(&mut self, pids: &HashSet<u32>, used: Option<&ServerUsage>) {
         self.collector.collect(&mut self.sampler, pids);
-        Ok(())
+        if let Some(used) = used {
+            self.used = add(self.used, [used.user, used.system]);
+        }
     }
 
     /// All that was collected since the last call.
     pub fn take(&mut self) -> Profile {
-        self.collector.take()
+        let mut profile = self.collector.take();
+        profile.scope = self.sampler.scope();
+        profile.period = Nanos::from_nanos(self.sampler.period());
+        let used = std::mem::take(&mut self.used);
+        if profile.scope == SampleScope::UserMode {
+            add_kernel(&mut profile, used);
+        }
+        profile
+    }
+}
+
+/// Adds the time in the kernel to samples of user mode, as one function: shares are of all CPU time.
+fn add_kernel(profile: &mut Profile, [user, system]: [Nanos; 2]) {
+    if user == Nanos::ZERO {
+        return;
+    }
+    let relative = system.as_secs_f64() / user.as_secs_f64();
+    let samples = (profile.samples as f64 * relative).round() as u64;
+    if samples == 0 {
+        return;
+    }
+    let function = Function {
+        module: "[k]".to_owned(),
+        name: Some("not sampled".to_owned()),
+        source: None,
+        start: 0,
+    };
+    let frame = profile.functions.len() as u32;
+    profile.functions.push(function);
+    profile.stacks.push(Stack { frames: vec![frame], samples });
+    profile.samples += samples;
+}
+
+fn add(one: [Nanos; 2], other: [Nanos; 2]) -> [Nanos; 2] {
+    [one[0] + other[0], one[1] + other[1]]
+}
+
+fn numbers(cpus: &CpuSet) -> Vec<usize> {
+    cpus.iter().map(|cpu| cpu as usize).collect()
+}
+
+/// The threads of a process, its first one first; none if it has ended.
+fn threads_of(pid: u32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let mut threads: Vec<i32> = entries.filter_map(number).collect();
+    threads.sort_by_key(|thread| (*thread != pid.cast_signed(), *thread));
+    threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_the_kernel_is_added_to_samples_of_user_mode() {
+        let mut profile = Profile { samples: 300, ..Profile::default() };
+        add_kernel(&mut profile, [Nanos::from_millis(750), Nanos::from_millis(250)]);
+        assert_eq!((profile.samples, profile.stacks[0].samples), (400, 100));
+        assert!(profile.is_consistent() && profile.functions[0].module == "[k]");
+        let mut unknown = Profile { samples: 300, ..Profile::default() };
+        add_kernel(&mut unknown, [Nanos::ZERO; 2]);
+        assert_eq!(unknown.samples, 300);
+    }
+
+    #[test]
+    fn first_thread_of_a_process_comes_first() {
+        let own = std::process::id();
+        std::thread::scope(|scope| {
+            let (sender, receiver) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || receiver.recv());
+            let threads = threads_of(own);
+            assert_eq!(threads[0], own.cast_signed());
+            assert!(threads.len() > 1);
+            drop(sender);
+        });
+        assert!(threads_of(u32::MAX).is_empty());
     }
 }

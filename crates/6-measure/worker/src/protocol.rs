@@ -48,6 +48,8 @@ pub enum Request {
     CheckStatements(Vec<Microbenchmark>),
     /// Explain the statements of a microbenchmark.
     Plans(Box<Microbenchmark>),
+    /// Prepare to sample stacks in slices, with this number of samples per second and CPU.
+    StartProfile(u32),
     /// Return what was sampled since the last of these requests.
     Profile,
     /// Log in to an existing server and check that the run can create its schema.
@@ -141,6 +143,8 @@ pub enum Reading {
     },
     /// Before the timed part.
     Start,
+    /// The same; stacks are sampled until its end.
+    StartSampled,
     /// After the timed part.
     End,
 }

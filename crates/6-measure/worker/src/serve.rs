@@ -13,7 +13,8 @@ use dbdyno_engines::{
     Engine, InsertEngine, SchemaRemoval, Table, WithServerEngine, with_server_engine,
 };
 use dbdyno_machine::{Calibration, CpuSet, ProcessTree, TickSource, Ticks, WithTicks, pin_process};
-use dbdyno_types::{Counts, EngineCounts, SliceMeasured, StateSnapshot};
+use dbdyno_profile::ProfileError;
+use dbdyno_types::{EngineCounts, SliceMeasured, StateSnapshot};
 use dbdyno_workloads::insert;
 use dbdyno_workloads::program::Tables;
 use dbdyno_workloads::rows::{Row, Rows};
@@ -219,6 +220,10 @@ fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
         .map_err(|error| format!("starting a client: {error}").into())
 }
 
+/// The error if the stacks of a server cannot be sampled.
+const UNKNOWN_PROCESS: &str = "the server runs on another machine, or its process is not known: set `pid`, or `host` for \
+     another machine";
+
 /// The error if a step of the insert benchmark cannot run.
 const NOT_FOR_INSERTS: &str = "the instance was not opened for the insert benchmark";
 
@@ -296,6 +301,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 let plans = plans(&self.engines[0], &microbenchmark, tables, open.seed)?;
                 return Ok(Response::Plans(plans));
             }
+            Request::StartProfile(frequency) => self.start_profile(frequency)?,
             Request::Profile => {
                 let profile = self.profiler.as_mut().map(|profiler| Box::new(profiler.take()));
                 return Ok(Response::Profile(profile));
@@ -398,27 +404,47 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         Ok(measured)
     }
 
-    /// Runs a slice in whose timed part the stacks of the server, or of this process with an embedded database, are
-    /// sampled.
+    /// Prepares to sample the stacks of the server, or of this process with an embedded database.
+    fn start_profile(&mut self, frequency: u32) -> Result<(), RequestError> {
+        if self.profiler.is_some() {
+            return Ok(());
+        }
+        let pids: Vec<u32> = match &mut self.monitor {
+            Some(monitor) => {
+                let family = monitor.family();
+                // An error occurs again when it is sampled.
+                let _ = family.read();
+                family.pids().collect()
+            }
+            None if !E::SHARES_CACHE => vec![std::process::id()],
+            None => return Err(UNKNOWN_PROCESS.into()),
+        };
+        let opened = Profiler::open(&pids, frequency).map_err(|error| error.to_string())?;
+        self.profiler = Some(opened);
+        Ok(())
+    }
+
+    /// Runs a slice in whose timed part stacks are sampled.
     fn profiled_slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
-        let profiler = match &mut self.profiler {
-            Some(profiler) => profiler,
-            none => none.insert(Profiler::open()?),
-        };
-        let pids: HashSet<u32> = match &mut self.monitor {
-            Some(monitor) => monitor.family().pids().collect(),
-            None if !E::SHARES_CACHE => HashSet::from([std::process::id()]),
-            None => return Err("the server's processes are unknown".into()),
-        };
+        let failed = |error: ProfileError| error.to_string();
+        let profiler = self.profiler.as_mut().ok_or("the sampling was not prepared")?;
         self.clients.slice(SlicePart::LeadIn, request)?;
-        let started = self.monitor.as_mut().map(|monitor| monitor.start(None));
-        profiler.begin()?;
+        let Some(monitor) = &mut self.monitor else {
+            profiler.begin().map_err(failed)?;
+            let measured = self.clients.slice(SlicePart::Timed, request);
+            profiler.end().map_err(failed)?;
+            profiler.collect(&HashSet::from([std::process::id()]), None);
+            return measured;
+        };
+        let started = monitor.start(None);
+        let mut pids: HashSet<u32> = monitor.family().pids().collect();
+        profiler.begin().map_err(failed)?;
         let measured = self.clients.slice(SlicePart::Timed, request);
-        profiler.end(&pids)?;
-        let used =
-            self.monitor.as_mut().zip(started).map(|(monitor, started)| monitor.end(started));
-        let TimedUsage { server, .. } =
-            used.unwrap_or(TimedUsage { server: None, counts: Counts::default(), energy: None });
+        profiler.end().map_err(failed)?;
+        let TimedUsage { server, .. } = monitor.end(started);
+        // Some may have begun, and others ended.
+        pids.extend(monitor.family().pids());
+        profiler.collect(&pids, server.as_ref());
         Ok(SliceMeasured { server, ..measured? })
     }
 
@@ -470,7 +496,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         };
         read(Reading::LeadIn { interrupted })?;
         self.clients.slice(SlicePart::LeadIn, request)?;
-        read(Reading::Start)?;
+        read(if request.profile { Reading::StartSampled } else { Reading::Start })?;
         // dbdyno takes the last reading when it gets this response.
         Ok(Response::Sliced(Box::new(self.clients.slice(SlicePart::Timed, request)?)))
     }
