@@ -46,10 +46,13 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Whether all functions of its stacks are known. Profiles from other machines may be damaged.
+    /// Whether all functions of its stacks are known, and its samples can be added up. Profiles from other machines may be
+    /// damaged.
     pub fn is_consistent(&self) -> bool {
-        let frames = self.stacks.iter().flat_map(|stack| &stack.frames);
-        frames.copied().all(|frame| (frame as usize) < self.functions.len())
+        let mut frames = self.stacks.iter().flat_map(|stack| &stack.frames);
+        let mut samples = self.stacks.iter().map(|stack| stack.samples);
+        frames.all(|frame| (*frame as usize) < self.functions.len())
+            && samples.try_fold(self.samples, u64::checked_add).is_some()
     }
 }
 

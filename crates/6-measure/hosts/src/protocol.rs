@@ -17,11 +17,15 @@ use dbdyno_units::{Bytes, Nanos};
 use dbdyno_worker::protocol::{Reading, StepReading, StepUsages, TimedUsage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// Maximum length of an answer: that of a profile.
 pub(crate) const LONGEST_ANSWER: u64 = 64 << 20;
+
+/// Maximum length of the text of a profile of stacks, which is stored with the run.
+pub(crate) const LONGEST_PROFILE: usize = 8 << 20;
 
 /// The connection is lost if nothing was heard for this time.
 pub const LOST_AFTER: Duration = Duration::from_secs(12);
@@ -48,7 +52,9 @@ impl AnyRequest {
             | Self::Watch(_)
             | Self::Ended(_)
             | Self::Read(_)
-            | Self::ReadStep(_) => Some(QUICK),
+            | Self::ReadStep(_)
+            | Self::StartStacks(_)
+            | Self::Stacks(_) => Some(QUICK),
             _ => Some(SLOW),
         }
     }
@@ -139,6 +145,10 @@ requests! {
     /// Read the usage of a server and of its storage in a step of the insert benchmark; all unknown for its start, and
     /// for a server that is not known.
     ReadStep(u32, StepReading) -> StepUsages;
+    /// Prepare to sample the stacks of a server, with this number of samples per second and CPU.
+    StartStacks(u32, u32) -> ();
+    /// Tell the profile of what was sampled of a server since the last of these requests.
+    Stacks(u32) -> Box<RawValue>;
     /// Take a reading before a lead-in that follows without interruption; has no answer.
     LeadIn(u32) -> ();
     /// Stop a server cleanly.
@@ -342,6 +352,7 @@ mod tests {
             sample(Answer::Done(Some(usage))),
             sample(Answer::Done(StepUsages::default())),
             sample(Answer::Done(vec![(1_usize, 2_u64)])),
+            sample(Answer::Done(dbdyno_types::profile::Profile::default())),
             sample(Answer::<()>::Failed(Failed::because("no"))),
         ];
         let words = ["{\"done\":", "{\"failed\":", "null", "-1", "1e400", "[[[[", "\\u001b"];
@@ -353,6 +364,7 @@ mod tests {
             let _ = serde_json::from_slice::<Answer<StepUsages>>(line);
             let _ = serde_json::from_slice::<Answer<Vec<(usize, u64)>>>(line);
             let _ = serde_json::from_slice::<Answer<Box<OptimizedServer>>>(line);
+            let _ = serde_json::from_slice::<Answer<Box<RawValue>>>(line);
         });
     }
 }

@@ -8,11 +8,12 @@ use dbdyno_engines::server::{Network, ServerPlan};
 use dbdyno_live::{OptimizedServer, ServerOptions};
 use dbdyno_relayout::Profile;
 use dbdyno_types::Counting;
+use dbdyno_types::profile::Profile as StackProfile;
 use dbdyno_types::server::Target;
 use dbdyno_worker::protocol::{Reading, StepReading, StepUsages, TimedUsage};
 use tempfile::NamedTempFile;
 
-use crate::protocol::{self, Request, StartRequest, Started};
+use crate::protocol::{self, LONGEST_PROFILE, Request, StartRequest, Started};
 use crate::{HostConnection, HostError, RunningServer, ServerHost, ServerKey, ServerStart};
 
 impl ServerHost for HostConnection {
@@ -220,15 +221,70 @@ impl HostMonitor {
         self.connection.call(protocol::Read(self.server, reading)).unwrap_or(None)
     }
 
+    /// Prepares to sample its stacks in slices that say so, with this number of samples per second and CPU.
+    pub fn start_profile(&self, frequency: u32) -> Result<(), HostError> {
+        self.connection.call(protocol::StartStacks(self.server, frequency))
+    }
+
+    /// What was sampled since the last call.
+    pub fn profile(&self) -> Result<StackProfile, HostError> {
+        let text = self.connection.call(protocol::Stacks(self.server))?;
+        profile_of(text.get()).map_err(|why| self.connection.failed(why))
+    }
+
     /// Takes a reading in a step of the insert benchmark; what is unknown is `None`.
     pub fn read_step(&self, reading: StepReading) -> StepUsages {
         self.connection.call(protocol::ReadStep(self.server, reading)).unwrap_or_default()
     }
 }
 
+/// The profile in a text from a host.
+fn profile_of(text: &str) -> Result<StackProfile, String> {
+    if text.len() > LONGEST_PROFILE {
+        return Err("its profile is too long".to_owned());
+    }
+    let profile: StackProfile =
+        serde_json::from_str(text).map_err(|error| format!("its profile is invalid: {error}"))?;
+    let is_consistent = profile.is_consistent();
+    is_consistent.then_some(profile).ok_or_else(|| "its profile is invalid".to_owned())
+}
+
 impl Drop for HostMonitor {
     fn drop(&mut self) {
         // After a stop there is no such server, and after a loss the agent has ended it.
         let _ = self.connection.call(protocol::Kill(self.server));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_fuzz::Fuzz;
+    use dbdyno_types::profile::{Function, Stack};
+
+    use super::*;
+
+    #[test]
+    fn damaged_profiles_of_hosts_are_consistent_or_refused() {
+        let function = Function {
+            module: "mariadbd".to_owned(),
+            name: Some("do_command".to_owned()),
+            source: None,
+            start: 4096,
+        };
+        let profile = StackProfile {
+            functions: vec![function],
+            stacks: vec![Stack { frames: vec![0, 0], samples: 3 }],
+            samples: 3,
+            ..StackProfile::default()
+        };
+        let text = serde_json::to_string(&profile).unwrap();
+        assert_eq!(profile_of(&text), Ok(profile));
+        assert!(profile_of(&text.replace("[0,0]", "[0,1]")).is_err());
+        assert!(profile_of(&format!("{text}{}", " ".repeat(LONGEST_PROFILE))).is_err());
+        let words = ["18446744073709551615", "4294967295", "null"];
+        Fuzz::new(vec![text.into_bytes()]).words(&words).run(|bytes| {
+            let read = std::str::from_utf8(bytes).map(profile_of);
+            assert!(!matches!(read, Ok(Ok(profile)) if !profile.is_consistent()));
+        });
     }
 }

@@ -2,6 +2,7 @@
 
 mod directory;
 mod programs;
+mod stacks;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -148,6 +149,8 @@ impl Servers {
             OptimizeBy(number, options, profile, source) =>
                 Box::new(self.server(number)?.optimize_by(options, &profile, source)?),
             Ended(number) => self.ended(number),
+            StartStacks(number, frequency) => self.readings.start_stacks(number, frequency)?,
+            Stacks(number) => self.readings.stacks(number)?,
             Stop(number) => self.remove_server(number).map_or(Ok(()), |server| server.stop())?,
             Kill(number) => drop(self.remove_server(number)),
         })

@@ -1,7 +1,7 @@
 //! The threads of an agent that notice when nobody needs it any more, and the readings of servers' usage. They are taken
 //! on the thread that reads requests: waking another one can take longer than a reading.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -13,8 +13,10 @@ use dbdyno_units::Nanos;
 use dbdyno_worker::protocol::{Reading, StepReading, StepUsages, TimedUsage};
 use dbdyno_worker::{ServerMonitor, StepMeter, TimedPart};
 use rustix::process::{Signal, getpid, kill_process};
+use serde_json::value::RawValue;
 
 use super::directory::Guard;
+use super::stacks::StackSampler;
 use crate::protocol;
 use crate::protocol::{Answer, AnyRequest, Failed, LOST_AFTER, Request, line_of};
 
@@ -159,12 +161,24 @@ struct Monitored {
     /// The directory with the server's files, if it is known.
     data: Option<PathBuf>,
     step: Option<StepMeter>,
+    /// `None` until its stacks are sampled.
+    stacks: Option<StackSampler>,
+    /// Whether they are sampled in the present timed part.
+    is_sampled: bool,
 }
 
 impl Readings {
     /// `data` is the directory with the server's files, if it is known.
     pub fn add(&self, server: u32, monitor: ServerMonitor, data: Option<PathBuf>) {
-        let monitored = Monitored { monitor, background: None, timed_part: None, data, step: None };
+        let monitored = Monitored {
+            monitor,
+            background: None,
+            timed_part: None,
+            data,
+            step: None,
+            stacks: None,
+            is_sampled: false,
+        };
         self.lock().insert(server, monitored);
     }
 
@@ -183,10 +197,36 @@ impl Readings {
         all.get_mut(&server).map_or_else(StepUsages::default, |one| one.take_in_step(reading))
     }
 
+    /// Prepares to sample the stacks of a server.
+    pub fn start_stacks(&self, server: u32, frequency: u32) -> Result<(), Failed> {
+        let mut all = self.lock();
+        let Some(Monitored { monitor, stacks, .. }) = all.get_mut(&server) else {
+            return Err(Failed::because(UNKNOWN));
+        };
+        if stacks.is_none() {
+            let family = monitor.family();
+            // An error occurs again when it is sampled.
+            let _ = family.read();
+            let started = StackSampler::start(family.pids().collect(), frequency);
+            *stacks = Some(started.map_err(Failed::because)?);
+        }
+        Ok(())
+    }
+
+    /// The profile of what was sampled of a server.
+    pub fn stacks(&self, server: u32) -> Result<Box<RawValue>, Failed> {
+        let mut all = self.lock();
+        let stacks = all.get_mut(&server).and_then(|one| one.stacks.as_mut());
+        let text = stacks.ok_or_else(|| Failed::because(UNKNOWN))?.take();
+        RawValue::from_string(text.map_err(Failed::because)?).map_err(Failed::because)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Monitored>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+const UNKNOWN: &str = "the processes of the server are not known";
 
 impl Monitored {
     fn take(&mut self, reading: Reading) -> Option<TimedUsage> {
@@ -199,12 +239,30 @@ impl Monitored {
                 self.background = self.monitor.background();
                 None
             }
-            Reading::Start => {
+            Reading::Start | Reading::StartSampled => {
                 self.timed_part = Some(self.monitor.start(self.background.take()));
+                self.is_sampled = reading == Reading::StartSampled;
+                if let (true, Some(stacks)) = (self.is_sampled, &mut self.stacks) {
+                    stacks.begin();
+                }
                 None
             }
-            Reading::End => self.timed_part.take().map(|started| self.monitor.end(started)),
+            Reading::End => self.timed_part.take().map(|started| self.end(started)),
         }
+    }
+
+    fn end(&mut self, started: TimedPart) -> TimedUsage {
+        let is_sampled = std::mem::take(&mut self.is_sampled);
+        let Some(stacks) = self.stacks.as_mut().filter(|_| is_sampled) else {
+            return self.monitor.end(started);
+        };
+        let mut pids: HashSet<u32> = self.monitor.family().pids().collect();
+        stacks.end();
+        let used = self.monitor.end(started);
+        // Some may have begun, and others ended.
+        pids.extend(self.monitor.family().pids());
+        stacks.collect(pids, used.server);
+        used
     }
 
     fn take_in_step(&mut self, reading: StepReading) -> StepUsages {

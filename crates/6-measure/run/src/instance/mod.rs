@@ -16,6 +16,7 @@ use dbdyno_engines::server::says_disk_full;
 use dbdyno_hosts::{HostError, HostMonitor, RunningServer};
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_types::insert::{Second, StepMeasured};
+use dbdyno_types::profile::Profile;
 use dbdyno_types::{Counting, SliceMeasured};
 use dbdyno_worker::protocol::{InsertStep, Opened, Prepare, SliceRequest, StepUsages};
 use dbdyno_worker::{WorkerError, WorkerHandle};
@@ -238,6 +239,27 @@ impl Instance {
         match monitor_on_host(self.server.as_deref(), self.monitor.as_ref()) {
             Some(monitor) => worker.slice_on_host(request, &mut |reading| monitor.read(reading)),
             None => worker.slice(request),
+        }
+    }
+
+    /// Prepares to sample its stacks in slices, with this number of samples per second and CPU.
+    pub fn start_profile(&mut self, frequency: u32) -> Result<(), WorkerError> {
+        match monitor_on_host(self.server.as_deref(), self.monitor.as_ref()) {
+            Some(monitor) => monitor
+                .start_profile(frequency)
+                .map_err(|error| WorkerError::failed("sampling stacks", error)),
+            None => self.worker_mut()?.start_profile(frequency),
+        }
+    }
+
+    /// What was sampled since the last call; `None` if nothing was.
+    pub fn profile(&mut self) -> Result<Option<Profile>, WorkerError> {
+        match monitor_on_host(self.server.as_deref(), self.monitor.as_ref()) {
+            Some(monitor) => monitor
+                .profile()
+                .map(Some)
+                .map_err(|error| WorkerError::failed("collecting samples", error)),
+            None => self.worker_mut()?.profile(),
         }
     }
 

@@ -1,23 +1,16 @@
 //! The block of a start in which executed instructions are counted by function.
 
 use dbdyno_results::ProfileRecord;
-use dbdyno_units::Nanos;
 use dbdyno_worker::schedule::{BlockPlan, Schedule};
 
 use crate::error::RunError;
 use crate::instance::Instance;
 use crate::measure::{MicrobenchmarkRun, NumberedCase};
-use crate::plan::cases::{pace, slice_length};
+use crate::plan::cases::{INSTRUCTION_BLOCKS, instruction_slice, pace};
 use crate::record::Recorder;
 
 /// The number of the first block in which instructions are counted: no other has such a number.
 const FIRST_COUNTED: u32 = 1 << 24;
-
-/// The block in which they are counted, and one before it that tells how many events take as long as a slice.
-const BLOCKS: u32 = 2;
-
-/// The shortest slice: with the same events the counts hardly depend on its length, but rare paths are executed in it.
-const SHORTEST_SLICE: Nanos = Nanos::from_millis(500);
 
 impl MicrobenchmarkRun<'_> {
     /// Counts the instructions that all instances execute, in the functions that these profiles have. With one client,
@@ -38,11 +31,11 @@ impl MicrobenchmarkRun<'_> {
         let plan = BlockPlan {
             seed: experiment.seed,
             microbenchmark: id,
-            first_block: FIRST_COUNTED + restart * BLOCKS,
-            warmup_blocks: BLOCKS - 1,
+            first_block: FIRST_COUNTED + restart * INSTRUCTION_BLOCKS,
+            warmup_blocks: INSTRUCTION_BLOCKS - 1,
             counted_blocks: 0,
             clients: 1,
-            slice: slice_length(&experiment.schedule, &case.microbenchmark).max(SHORTEST_SLICE),
+            slice: instruction_slice(&experiment.schedule, &case.microbenchmark),
             pace: pace(&experiment.schedule),
         };
         let takes_part =

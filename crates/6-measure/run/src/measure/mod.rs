@@ -6,18 +6,19 @@
 
 pub(crate) mod checks;
 mod instructions;
+pub(crate) mod profile;
 pub(crate) mod slice_history;
 
 use dbdyno_machine::clock;
-use dbdyno_results::{FailureKind, ProfileRecord, Role, SliceRecord};
+use dbdyno_results::{FailureKind, Role, SliceRecord};
 use dbdyno_spec::experiment::Pace;
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::Nanos;
+use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Prepare, lead_in_time};
 use dbdyno_worker::schedule::{
     BASELINE, BlockPlan, Schedule, ScheduledSlice, clients_order, start_order,
 };
-use dbdyno_worker::{WorkerError, WorkerHandle};
 
 use crate::error::RunError;
 use crate::instance::context::RunContext;
@@ -32,12 +33,6 @@ use crate::training::live::LiveTraining;
 
 /// Blocks of a microbenchmark in which the engines' own counters are read.
 const COUNTED_BLOCKS: u32 = 12;
-
-/// The number of the first block in which stacks are sampled: none that is measured has such a number.
-const FIRST_PROFILED: u32 = 1 << 20;
-
-/// Blocks of a start in which stacks are sampled.
-const PROFILED_AT_MOST: u32 = 4_000;
 
 /// A case with its position in the running order.
 #[derive(Clone, Copy)]
@@ -213,78 +208,6 @@ impl<'a> MicrobenchmarkRun<'a> {
             if let Ok(plans) = plans {
                 recorder.results.set_plans((id, number as u32, restart), &plans)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Samples the stacks of all instances, in blocks after those that are measured: sampling costs CPU time.
-    fn profile(
-        &mut self,
-        restart: u32,
-        instances: &mut [Instance],
-        recorder: &mut Recorder<'_>,
-    ) -> Result<(), RunError> {
-        let experiment = self.context.experiment;
-        let Some(profiling) = &experiment.profile else { return Ok(()) };
-        let phase = self.phase("sampling stacks");
-        for NumberedCase { id, case } in self.left.clone() {
-            let slice = slice_length(&experiment.schedule, &case.microbenchmark);
-            let time = profiling.time.as_nanos() / u64::from(experiment.schedule.restarts.max(1));
-            let wanted = time.div_ceil(slice.as_nanos().max(1)).clamp(1, PROFILED_AT_MOST.into());
-            let plan = BlockPlan {
-                seed: experiment.seed,
-                microbenchmark: id,
-                first_block: FIRST_PROFILED + restart * (PROFILED_AT_MOST + 1),
-                warmup_blocks: 1,
-                counted_blocks: 0,
-                clients: case.clients,
-                slice,
-                pace: pace(&experiment.schedule),
-            };
-            let takes_part =
-                |number: usize| instances[number].is_running() && !self.left_out.contains(&number);
-            let active: Vec<bool> = (0..instances.len()).map(takes_part).collect();
-            let mut sums = vec![(0_u64, Nanos::ZERO); instances.len()];
-            let mut schedule = Schedule::new(plan, active);
-            let mut blocks = 0;
-            while let Some(mut planned) = schedule.next() {
-                let number = planned.candidate;
-                let instance = &mut instances[number];
-                planned.request.profile = !planned.warmup && instance.candidate.host.is_none();
-                match instance.worker_mut().and_then(|worker| worker.slice(planned.request)) {
-                    Ok(measured) => {
-                        schedule.calibrate(&measured);
-                        if planned.request.profile {
-                            sums[number].0 += measured.statements;
-                            sums[number].1 +=
-                                measured.server.map_or(measured.cpu, |server| server.cpu);
-                        }
-                    }
-                    Err(error) => {
-                        schedule.remove(number);
-                        let left_out = self.fail(number, instance, &phase, &error, recorder)?;
-                        self.left_out.extend(left_out);
-                    }
-                }
-                recorder.check_cancelled()?;
-                blocks += u64::from(schedule.is_block_complete() && !planned.warmup);
-                if blocks == wanted {
-                    break;
-                }
-            }
-            let mut profiles = Vec::new();
-            for (number, instance) in running(instances) {
-                let Ok(Some(profile)) = instance.worker_mut().and_then(WorkerHandle::profile)
-                else {
-                    continue;
-                };
-                let (statements, cpu) = sums[number];
-                let candidate = number as u32;
-                let record = ProfileRecord { candidate, restart, statements, cpu, profile };
-                recorder.results.set_profile(id, &record)?;
-                profiles.push(record);
-            }
-            self.count_instructions(NumberedCase { id, case }, &profiles, instances, recorder)?;
         }
         Ok(())
     }

@@ -189,6 +189,48 @@ pub(crate) fn block_time(schedule: &Schedule, slice: Nanos, blocks: u32, instanc
     (slice + lead_in_time(slice)).times(with_warmup * instances)
 }
 
+/// Blocks of a start in which stacks are sampled, at most.
+const MOST_PROFILED: u32 = 4_000;
+
+/// The number of blocks of a start in which the stacks of a microbenchmark are sampled, after one of warm-up; 0 if they
+/// are not.
+pub(crate) fn profiled_blocks(experiment: &Experiment, microbenchmark: &Microbenchmark) -> u32 {
+    let profile = experiment.profile.as_ref();
+    let Some(profiling) = profile.filter(|one| one.includes(&microbenchmark.name)) else {
+        return 0;
+    };
+    let schedule = &experiment.schedule;
+    let time = profiling.time.as_nanos() / u64::from(schedule.restarts.max(1));
+    slices_in(time, slice_length(schedule, microbenchmark)).clamp(1, MOST_PROFILED)
+}
+
+/// The block of a start in which executed instructions are counted, and one before it that tells how many events take as
+/// long as a slice.
+pub(crate) const INSTRUCTION_BLOCKS: u32 = 2;
+
+/// The length of a slice in which executed instructions are counted. With the same events the counts hardly depend on
+/// it, but rare paths are executed in it.
+pub(crate) fn instruction_slice(schedule: &Schedule, microbenchmark: &Microbenchmark) -> Nanos {
+    slice_length(schedule, microbenchmark).max(Nanos::from_millis(500))
+}
+
+/// The time of all these blocks of a start, on all instances.
+pub(crate) fn profile_time(experiment: &Experiment, microbenchmark: &Microbenchmark) -> Nanos {
+    let blocks = profiled_blocks(experiment, microbenchmark);
+    if blocks == 0 {
+        return Nanos::ZERO;
+    }
+    let schedule = &experiment.schedule;
+    let time = |slice: Nanos, blocks: u32| (slice + lead_in_time(slice)).times(u64::from(blocks));
+    let sampling = time(slice_length(schedule, microbenchmark), blocks + 1);
+    let counts = experiment.profile.as_ref().is_some_and(|profiling| profiling.instructions);
+    let counting = match counts {
+        true => time(instruction_slice(schedule, microbenchmark), INSTRUCTION_BLOCKS),
+        false => Nanos::ZERO,
+    };
+    (sampling + counting).times(instance_count(experiment) as u64)
+}
+
 /// The position of the case that servers are trained with before case number `measured`; `None`
 /// if no candidate uses the live optimizer.
 pub(crate) fn training_case(experiment: &Experiment, measured: usize) -> Option<u32> {

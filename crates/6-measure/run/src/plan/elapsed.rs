@@ -10,7 +10,7 @@ use dbdyno_units::{Bytes, Nanos};
 
 use crate::plan::cases::{
     MicrobenchmarkCase, block_range, block_time, blocks_of_start, cases, instance_count,
-    interleaved_sets, of_instances, segments, slice_length, start_range,
+    interleaved_sets, of_instances, profile_time, segments, slice_length, start_range,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::stopping_rule::StoppingRule;
@@ -75,6 +75,8 @@ fn rounded(time: Nanos) -> (f64, &'static str) {
 pub struct TimeEstimate {
     /// Blocks, with warm-up and lead-in.
     pub measuring: TimeRange,
+    /// Blocks in which stacks are sampled.
+    pub profiling: TimeRange,
     /// Starting all instances, which then read their tables, and stopping them.
     pub starts: TimeRange,
     pub loading: Nanos,
@@ -87,6 +89,7 @@ impl TimeEstimate {
     pub(crate) fn scaled(&self, factor: f64) -> Self {
         Self {
             measuring: times(self.measuring, factor),
+            profiling: times(self.profiling, factor),
             starts: times(self.starts, factor),
             loading: times(TimeRange::exactly(self.loading), factor).most,
             ..*self
@@ -94,7 +97,7 @@ impl TimeEstimate {
     }
 
     pub fn total(&self) -> TimeRange {
-        self.measuring + self.starts + TimeRange::exactly(self.loading)
+        self.measuring + self.profiling + self.starts + TimeRange::exactly(self.loading)
     }
 }
 
@@ -103,7 +106,9 @@ impl fmt::Display for TimeEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "about {}: {} measuring", self.total(), self.measuring)?;
         let loading = TimeRange::exactly(self.loading);
-        for (time, what) in [(self.starts, "starts"), (loading, "loading")] {
+        let others =
+            [(self.profiling, "sampling stacks"), (self.starts, "starts"), (loading, "loading")];
+        for (time, what) in others {
             if time.most >= Nanos::from_secs(1) {
                 write!(f, ", {time} {what}")?;
             }
@@ -241,6 +246,11 @@ pub(crate) fn time_left(
             let microbenchmark = &all[index].microbenchmark;
             let time = left.time(schedule, slice_length(schedule, microbenchmark), instances);
             estimate.measuring = estimate.measuring + times(time, relative(index));
+            let of_start = profile_time(experiment, microbenchmark);
+            let profiling = |starts: u32| of_start.times(u64::from(starts));
+            let (least, most) = (profiling(left.starts.0), profiling(left.starts.1));
+            estimate.profiling =
+                estimate.profiling + times(TimeRange { least, most }, relative(index));
             passes = (left.starts.0.max(passes.0), left.starts.1.max(passes.1));
             copied += u32::from(is_shared && microbenchmark.shrinks_tables());
         }
@@ -343,6 +353,19 @@ mod tests {
                     [[candidate]]\nname = \"b\"\nsystem = \"mysql\"\nrelease = { debian = \"sid\" }\n";
         let text = of_run(&experiment(schedule, both), Nanos::ZERO).to_string();
         assert!(text.ends_with(", plus builds and downloads that are not cached"), "{text}");
+    }
+
+    #[test]
+    fn sampled_blocks_of_each_start_take_time() {
+        let servers = "[[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n";
+        let lines = "[schedule]\nslice = \"40ms\"\nrestarts = 4\nbudget = \"800ms\"\n\
+                     [workload]\nmicrobenchmarks = [\"point-query.pre*\", \"hot-points*\"]\n\
+                     [profile]\ntime = \"1600ms\"\nmicrobenchmarks = [\"hot-points*\"]\n";
+        let estimate = of_run(&experiment(lines, servers), Nanos::ZERO);
+        // 10 blocks of 45 ms in each of 4 starts, with one of warm-up, on two instances.
+        assert_eq!(estimate.profiling.least, Nanos::from_millis(45 * 11 * 4 * 2));
+        assert!(estimate.to_string().contains(" s sampling stacks, "), "{estimate}");
+        assert!(estimate.total().least > estimate.measuring.least + estimate.profiling.least);
     }
 
     #[test]

@@ -6,8 +6,9 @@ pub(crate) mod settings;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_results::{
-    FailureKind, FailureRecord, OptimizationRecord, ResultsError, Role, RunWriter,
+    FailureKind, FailureRecord, OptimizationRecord, ResultsError, Role, RunWriter, Warning,
 };
+use dbdyno_units::Nanos;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::BASELINE;
 
@@ -23,6 +24,10 @@ pub(crate) struct Recorder<'a> {
     failures: usize,
     /// Number of times that all instances were restarted in this session.
     restarts: u32,
+    /// Warnings that the session has not stored yet.
+    warnings: Vec<Warning>,
+    /// Time of blocks in which stacks were sampled.
+    profiled: Nanos,
     /// Number of candidates that are compared with the baseline, and the names of those that failed.
     compared: usize,
     failed: Vec<String>,
@@ -64,7 +69,17 @@ impl<'a> Recorder<'a> {
         cancel: &'a AtomicBool,
         compared: usize,
     ) -> Self {
-        Self { results, progress, cancel, failures: 0, restarts: 0, compared, failed: Vec::new() }
+        Self {
+            results,
+            progress,
+            cancel,
+            failures: 0,
+            restarts: 0,
+            warnings: Vec::new(),
+            profiled: Nanos::ZERO,
+            compared,
+            failed: Vec::new(),
+        }
     }
 
     /// Whether the user asked to stop.
@@ -84,6 +99,25 @@ impl<'a> Recorder<'a> {
 
     pub const fn restarts(&self) -> u32 {
         self.restarts
+    }
+
+    /// Keeps a warning until the session reports and stores it.
+    pub fn warn(&mut self, warning: Warning) {
+        self.warnings.push(warning);
+    }
+
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Adds time of blocks in which stacks were sampled.
+    pub fn add_profiled(&mut self, time: Nanos) {
+        self.profiled += time;
+    }
+
+    /// Time of blocks in which stacks were sampled in this session.
+    pub const fn profiled(&self) -> Nanos {
+        self.profiled
     }
 
     pub fn report(&self, event: RunEvent<'_>) {

@@ -5,8 +5,8 @@ use dbdyno_results::{DataSize, setting};
 use dbdyno_scripts::{OptionValue, Options};
 use dbdyno_spec::OptionFile;
 use dbdyno_spec::experiment::{
-    Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, SqliteConfig,
-    System,
+    Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, Profiling,
+    SqliteConfig, System,
 };
 use dbdyno_types::server::{Address, SettingDefaults, Tls};
 use dbdyno_workloads::definition::Script;
@@ -45,6 +45,16 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         ("errors allowed", checks.max_error_share.to_string()),
         ("seed", experiment.seed.to_string()),
     ];
+    if let Some(Profiling { time, frequency, microbenchmarks, layers }) = &experiment.profile {
+        let of = match microbenchmarks {
+            None => "each microbenchmark".to_owned(),
+            Some(names) => names.join(", "),
+        };
+        let layers = layers.as_ref().map(|own| format!("; layers of {}", own.file));
+        let layers = layers.unwrap_or_default();
+        let value = format!("{time} of each candidate, {frequency} per second, of {of}{layers}");
+        rows.push(("stacks sampled", value));
+    }
     if !workload.setup.is_empty() {
         let origins: Vec<&str> = workload.setup.iter().map(|one| one.origin.as_str()).collect();
         rows.insert(3, ("own tables", format!("created by {}", origins.join(", "))));

@@ -129,7 +129,7 @@ impl Session<'_> {
         for pass in 0.. {
             let (began, measured) =
                 (clock::monotonic(), BlockTimes::of(&self.state.histories).time);
-            let restarts = self.recorder.restarts();
+            let (restarts, profiled) = (self.recorder.restarts(), self.recorder.profiled());
             let Some(first_left) = runs.iter().find(|run| !run.is_complete()) else { break };
             let restores = pass > 0 && alone && self.keeps_copy(first_left.first().case);
             if pass > 0 {
@@ -159,6 +159,8 @@ impl Session<'_> {
                 let histories = &mut self.state.histories;
                 let measured =
                     run.measure_start(time_after, instances, histories, &mut self.recorder);
+                let warnings = self.recorder.take_warnings();
+                self.warn_once(warnings)?;
                 let interrupted = matches!(measured, Err(RunError::Interrupted));
                 if !interrupted {
                     measured?;
@@ -186,6 +188,7 @@ impl Session<'_> {
             let restarts = self.recorder.restarts() - restarts;
             if restarts > 0 {
                 let measured = BlockTimes::of(&self.state.histories).time - measured;
+                let measured = measured + (self.recorder.profiled() - profiled);
                 self.starts.add((clock::monotonic() - began).saturating_sub(measured), restarts);
             }
         }

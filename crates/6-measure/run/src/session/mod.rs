@@ -26,6 +26,7 @@ use crate::instance::context::RunContext;
 use crate::instance::cpus::allowed_cpus;
 use crate::instance::{Instance, data};
 use crate::measure::checks::with_lines;
+use crate::measure::profile::warnings_of_existing;
 use crate::options::Options;
 use crate::plan::RunPlan;
 use crate::plan::elapsed::TimeEstimate;
@@ -187,6 +188,7 @@ impl<'a> Session<'a> {
         self.recorder.check_cancelled()?;
         let mut candidates = candidates?;
         self.find_server_processes(&mut candidates)?;
+        self.warn_once(warnings_of_existing(experiment, &candidates))?;
         self.store_candidates(&candidates)?;
         self.warn_once(in_force::planned(&candidates)?)?;
         self.begin_extension()?;

@@ -15,6 +15,8 @@ pub enum RunEvent<'a> {
     Stage(String),
     /// All instances are being stopped and started again, as these words say. A server may take minutes to stop.
     Restart(&'static str),
+    /// Stacks of the microbenchmark are being sampled, which takes seconds.
+    SamplingStacks,
     /// The estimated time of the run, before it starts.
     Planned(&'a TimeEstimate),
     /// By what was measured so far, the run takes much longer than was reported: what is left.

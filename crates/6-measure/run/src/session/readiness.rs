@@ -23,6 +23,7 @@ use crate::error::RunError;
 use crate::instance::cpus::{WaitChoice, divide_cpus};
 use crate::instance::data::{SpaceOnHost, planned_space, space_on_hosts};
 use crate::instance::opening::access_of;
+use crate::measure::profile::warning_of_permission;
 use crate::options::WorkerProgram;
 use crate::session::in_force;
 use crate::session::start::same_servers;
@@ -104,6 +105,7 @@ impl Readiness {
         }
         let all = experiment.candidates.len();
         readiness.warn(same_servers(experiment));
+        readiness.warn(warning_of_permission(experiment).into_iter().collect());
         // Settings of compiled and existing servers are compared in a run only.
         if resolved.len() == all {
             match in_force::planned(&resolved) {

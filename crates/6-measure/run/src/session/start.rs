@@ -13,6 +13,7 @@ use dbdyno_workloads::definition::{Microbenchmark, Throughput};
 use crate::error::RunError;
 use crate::instance::cpus::{WaitChoice, divide_cpus, idle_prevention_cpus};
 use crate::instance::data::planned_space;
+use crate::measure::profile::warning_of_permission;
 use crate::plan::RunPlan;
 use crate::plan::cases::{MicrobenchmarkCase, cases};
 use crate::record::{Recorder, settings};
@@ -129,6 +130,7 @@ fn warnings(experiment: &Experiment, facts: &HostFacts, run: &Path) -> Vec<Warni
         .filter(|finding| finding.severity == Severity::Warning)
         .map(|finding| Warning { what: finding.what, advice: finding.advice.unwrap_or_default() })
         .chain(same_servers(experiment))
+        .chain(warning_of_permission(experiment))
         .collect()
 }
 

@@ -69,6 +69,7 @@ impl Display {
                 // No slice runs until the next event.
                 self.bar.enable_steady_tick(TICK);
             }
+            RunEvent::SamplingStacks => self.status(format!("{}: sampling stacks", self.head())),
             RunEvent::BisectStep(line) => self.line(line),
             RunEvent::Planned(planned) if self.announces => self.line(&planned.to_string()),
             RunEvent::Longer(left) if self.announces => {

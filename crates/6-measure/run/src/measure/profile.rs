@@ -1,0 +1,283 @@
+//! Sampling of stacks in blocks of their own, after those that are measured: sampling costs CPU time. Whatever fails here
+//! fails the profile only.
+
+use dbdyno_machine::clock;
+use dbdyno_profile::{ProfileError, Sampler};
+use dbdyno_results::{ProfileRecord, Role, Warning};
+use dbdyno_spec::experiment::{Experiment, Profiling};
+use dbdyno_types::profile::SampleScope;
+use dbdyno_units::Nanos;
+use dbdyno_worker::schedule::{BASELINE, BlockPlan, Schedule};
+
+use super::{MicrobenchmarkRun, NumberedCase};
+use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::error::RunError;
+use crate::instance::{Instance, SliceError, running};
+use crate::plan::cases::{pace, profile_time, profiled_blocks, slice_length};
+use crate::record::Recorder;
+use crate::session::progress::RunEvent;
+
+/// The number of the first block in which stacks are sampled: none that is measured has such a number.
+const FIRST_PROFILED: u32 = 1 << 20;
+
+/// The numbers of blocks that a start has.
+const BLOCKS_OF_START: u32 = 1 << 13;
+
+/// Blocks that take longer are reported.
+const REPORTED: Nanos = Nanos::from_secs(2);
+
+/// Statements and CPU time in the slices of an instance that were sampled.
+#[derive(Clone, Copy, Default)]
+struct Sampled {
+    statements: u64,
+    cpu: Nanos,
+}
+
+impl MicrobenchmarkRun<'_> {
+    /// Samples the stacks of all instances.
+    pub(super) fn profile(
+        &mut self,
+        restart: u32,
+        instances: &mut [Instance],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), RunError> {
+        let experiment = self.context.experiment;
+        let Some(profiling) = &experiment.profile else { return Ok(()) };
+        let is_included =
+            |one: &NumberedCase<'_>| profiling.includes(&one.case.microbenchmark.name);
+        let cases: Vec<NumberedCase<'_>> = self.left.iter().copied().filter(is_included).collect();
+        if cases.is_empty() {
+            return Ok(());
+        }
+        let began = clock::monotonic();
+        let mut sampled = start(profiling, instances, recorder);
+        let mut outcome = Ok(());
+        for case in cases {
+            if outcome.is_ok() && sampled[BASELINE] {
+                outcome = self.profile_case(case, restart, &mut sampled, instances, recorder);
+            }
+        }
+        recorder.add_profiled(clock::monotonic() - began);
+        outcome
+    }
+
+    fn profile_case(
+        &mut self,
+        NumberedCase { id, case }: NumberedCase<'_>,
+        restart: u32,
+        sampled: &mut [bool],
+        instances: &mut [Instance],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), RunError> {
+        let experiment = self.context.experiment;
+        let schedule = &experiment.schedule;
+        let slice = slice_length(schedule, &case.microbenchmark);
+        if profile_time(experiment, &case.microbenchmark) > REPORTED {
+            recorder.report(RunEvent::SamplingStacks);
+        }
+        let plan = BlockPlan {
+            seed: experiment.seed,
+            microbenchmark: id,
+            first_block: FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START)),
+            warmup_blocks: 1,
+            counted_blocks: 0,
+            clients: case.clients,
+            slice,
+            pace: pace(schedule),
+        };
+        let mut sums = vec![Sampled::default(); instances.len()];
+        let was_sampled = sampled.to_vec();
+        let blocks = Schedule::new(plan, self.taking_part(instances));
+        let sampling = self.sample_blocks(blocks, (sampled, &mut sums), instances, recorder);
+        let mut profiles = Vec::new();
+        // Also of a run that is being stopped, and of an instance that failed.
+        for (number, instance) in running(instances).filter(|(number, _)| was_sampled[*number]) {
+            let name = instance.candidate.name.clone();
+            let profile = match instance.profile() {
+                Ok(Some(profile)) => profile,
+                Ok(None) => continue,
+                Err(error) => {
+                    recorder.warn(failed(&name, &error));
+                    continue;
+                }
+            };
+            let Sampled { statements, cpu } = sums[number];
+            if statements > 0 {
+                let candidate = number as u32;
+                let record = ProfileRecord { candidate, restart, statements, cpu, profile };
+                recorder.results.set_profile(id, &record)?;
+                profiles.push(record);
+            }
+        }
+        sampling?;
+        self.count_instructions(NumberedCase { id, case }, &profiles, instances, recorder)
+    }
+
+    /// Which instances run slices of this microbenchmark.
+    fn taking_part(&self, instances: &[Instance]) -> Vec<bool> {
+        let takes_part = |(number, instance): (usize, &Instance)| {
+            instance.is_running() && !self.left_out.contains(&number)
+        };
+        instances.iter().enumerate().map(takes_part).collect()
+    }
+
+    /// Runs the blocks. Instances that cannot be sampled run them, too: all have the same history. Ends with the first
+    /// failure, whose instance is not sampled any more.
+    fn sample_blocks(
+        &mut self,
+        mut blocks: Schedule,
+        (sampled, sums): (&mut [bool], &mut [Sampled]),
+        instances: &mut [Instance],
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), RunError> {
+        let prepare = self.prepare_request();
+        let phase = self.phase("sampling stacks");
+        let microbenchmark = &self.first().case.microbenchmark;
+        let wanted = profiled_blocks(self.context.experiment, microbenchmark);
+        let mut complete = 0;
+        while let Some(mut slice) = blocks.next() {
+            let number = slice.candidate;
+            let instance = &mut instances[number];
+            slice.request.profile = !slice.warmup && sampled[number];
+            let error = match instance.run_slice(self.context, slice.request, &prepare) {
+                Ok(measured) => {
+                    blocks.calibrate(&measured);
+                    if slice.request.profile {
+                        let cpu = measured.server.map_or(measured.cpu, |server| server.cpu);
+                        sums[number].statements += measured.statements;
+                        sums[number].cpu += cpu;
+                    }
+                    recorder.check_cancelled()?;
+                    complete += u32::from(blocks.is_block_complete() && !slice.warmup);
+                    if complete == wanted {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Err(SliceError::Lost(lost)) => {
+                    recorder.lost(&instance.candidate.name, number, &phase, &lost)?;
+                    if instance.has_diverged() {
+                        self.answers.exclude(number);
+                    }
+                    lost.error
+                }
+                Err(SliceError::Failed(error)) if error.is_loss() => {
+                    let left_out = self.fail(number, instance, &phase, &error, recorder)?;
+                    self.left_out.extend(left_out);
+                    error
+                }
+                Err(SliceError::Failed(error)) => error,
+            };
+            sampled[number] = false;
+            recorder.warn(failed(&instances[number].candidate.name, &error));
+            return Ok(());
+        }
+        Ok(())
+    }
+}
+
+/// Prepares to sample instances, and returns which of them can be.
+fn start(
+    profiling: &Profiling,
+    instances: &mut [Instance],
+    recorder: &mut Recorder<'_>,
+) -> Vec<bool> {
+    let is_permitted = Sampler::permitted().is_ok();
+    let mut sampled = vec![false; instances.len()];
+    for (number, instance) in running(instances) {
+        let candidate = &instance.candidate;
+        let is_reported = is_here(candidate) && !is_permitted || is_unknown(candidate);
+        if is_reported {
+            continue;
+        }
+        match instance.start_profile(profiling.frequency) {
+            Ok(()) => sampled[number] = true,
+            Err(error) => recorder.warn(failed(&instance.candidate.name, &error)),
+        }
+    }
+    sampled
+}
+
+fn failed(candidate: &str, error: &impl std::fmt::Display) -> Warning {
+    Warning {
+        what: format!("{NO_PROFILE} of {candidate}: {error}"),
+        advice: "everything else is measured".to_owned(),
+    }
+}
+
+/// How warnings about stacks begin that are not sampled.
+const NO_PROFILE: &str = "no stacks are sampled";
+
+fn is_here(candidate: &ResolvedCandidate) -> bool {
+    candidate.host.is_none()
+}
+
+/// Whether it is an existing server whose process is not known.
+fn is_unknown(candidate: &ResolvedCandidate) -> bool {
+    matches!(&candidate.deployment, Deployment::Existing(server) if server.pid.is_none())
+}
+
+/// Warnings about existing servers that cannot be sampled.
+pub(crate) fn warnings_of_existing(
+    experiment: &Experiment,
+    candidates: &[ResolvedCandidate],
+) -> Vec<Warning> {
+    let unknown = candidates.iter().filter(|one| one.role != Role::Control && is_unknown(one));
+    let warning = |one: &ResolvedCandidate| Warning {
+        what: format!(
+            "{NO_PROFILE} of {}: the server runs on another machine, or its process is not known",
+            one.name
+        ),
+        advice: "set `pid`, or `host` for a server on another machine".to_owned(),
+    };
+    unknown.filter(|_| experiment.profile.is_some()).map(warning).collect()
+}
+
+/// A warning if the kernel does not permit to sample all CPUs of this machine, before a run with a profile.
+pub(crate) fn warning_of_permission(experiment: &Experiment) -> Option<Warning> {
+    let is_local = experiment.candidates.iter().any(|one| one.system.host().is_none());
+    experiment.profile.as_ref().filter(|_| is_local)?;
+    warning_of(Sampler::permitted())
+}
+
+fn warning_of(permitted: Result<SampleScope, ProfileError>) -> Option<Warning> {
+    let by_thread =
+        "stacks are sampled by thread, at most 100 times per second, which costs more CPU time";
+    let (what, advice) = match permitted {
+        Ok(SampleScope::Cpus) => return None,
+        Ok(SampleScope::Threads) => (by_thread.to_owned(), ALL_CPUS),
+        Ok(SampleScope::UserMode) => {
+            (format!("{by_thread}, and in user mode only: the kernel is one row"), ALL_CPUS)
+        }
+        Err(error) => {
+            (format!("{NO_PROFILE}: {error}"), "everything else is measured as without --profile")
+        }
+    };
+    Some(Warning { what, advice: advice.to_owned() })
+}
+
+const ALL_CPUS: &str = "run as root, or sysctl kernel.perf_event_paranoid=-1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warning_says_what_is_not_permitted_and_what_to_do() {
+        let text = |permitted| {
+            let warning = warning_of(permitted)?;
+            Some(format!("{} {}", warning.what_with_stop(), warning.advice))
+        };
+        assert_eq!(text(Ok(SampleScope::Cpus)), None);
+        let user_mode = text(Ok(SampleScope::UserMode)).unwrap();
+        assert!(user_mode.contains("user mode only") && user_mode.contains("run as root"));
+        let paranoid = "3".to_owned();
+        let refused = text(Err(ProfileError::NotPermitted { paranoid })).unwrap();
+        for part in ["kernel.perf_event_paranoid is 3", "run as root", "everything else"] {
+            assert!(refused.contains(part), "{refused}");
+        }
+        let blocked = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let blocked = text(Err(ProfileError::Blocked(blocked))).unwrap();
+        assert!(blocked.contains("docker run --cap-add PERFMON"), "{blocked}");
+    }
+}
