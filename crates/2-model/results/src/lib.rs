@@ -29,7 +29,7 @@ pub use records::{
     InForceRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, MicrobenchmarkRecord,
     NamedCount, NewRun, OptimizationRecord, OriginRecord, ProfileRecord, ReleaseRecord, Role,
     SessionRecord, SliceRecord, StartedFrom, StateSnapshotRecord, StatementRecord,
-    StoredExperiment, StoredSchedule, Warning, setting,
+    StoredExperiment, StoredLayers, StoredProfiling, StoredSchedule, Warning, setting,
 };
 pub use schema::FIGURES_VIEW;
 pub use writer::RunWriter;

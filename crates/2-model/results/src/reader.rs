@@ -90,6 +90,12 @@ impl RunReader {
         self.experiment().ok().map(|stored: StoredExperiment| stored.schedule.restarts)
     }
 
+    /// The user's rules for layers of profiles; `None` without any.
+    pub fn layer_rules(&self) -> Option<String> {
+        let stored: StoredExperiment = self.experiment().ok()?;
+        Some(stored.profile?.layers?.rules)
+    }
+
     pub fn settings(&self) -> Result<Vec<(String, String)>, ResultsError> {
         self.parse("the settings", &self.meta("settings")?)
     }

@@ -85,9 +85,24 @@ impl fmt::Display for DataSize {
 }
 
 /// The parts of a stored experiment that reports need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct StoredExperiment {
     pub schedule: StoredSchedule,
+    #[serde(default)]
+    pub profile: Option<StoredProfiling>,
+}
+
+/// The parts of the stored section of profiles that reports need.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct StoredProfiling {
+    #[serde(default)]
+    pub layers: Option<StoredLayers>,
+}
+
+/// The user's rules for layers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct StoredLayers {
+    pub rules: String,
 }
 
 /// The parts of a stored schedule that reports need.
@@ -455,6 +470,14 @@ pub struct Warning {
 }
 
 impl Warning {
+    /// How warnings begin about stacks that are not sampled.
+    pub const NO_STACKS: &str = "no stacks are sampled";
+
+    /// Whether it says why a profile is missing.
+    pub fn is_of_missing_profile(&self) -> bool {
+        self.what.starts_with(Self::NO_STACKS)
+    }
+
     /// The condition with the sign before the advice: a full stop before a sentence, else a semicolon.
     pub fn what_with_stop(&self) -> String {
         let is_sentence = self.advice.is_empty() || self.advice.starts_with(char::is_uppercase);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use dbdyno_types::profile::Profile;
 use dbdyno_types::{Count, Counter, Counts, EngineCounts, Latencies, StatementPlan};
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, params};
@@ -172,7 +173,14 @@ impl RunReader {
             ))
         })?;
         let record = |(candidate, restart, statements, cpu, json): (u32, u32, u64, u64, String)| {
-            let profile = self.parse("a profile", &json)?;
+            let profile: Profile = self.parse("a profile", &json)?;
+            if !profile.is_consistent() {
+                return Err(ResultsError::Damaged {
+                    path: self.directory().path().to_owned(),
+                    what: "a profile",
+                    why: "it has stacks with unknown functions, or too many samples".to_owned(),
+                });
+            }
             Ok(ProfileRecord {
                 candidate,
                 restart,

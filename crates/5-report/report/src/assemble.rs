@@ -69,6 +69,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
                 (run.plans(id)?, run.profiles(id)?, run.executed(id)?);
             let one = Measured { order, statements, engine_counts, plans, ..one };
             let mut one = Measured { profiles, executed, ..one };
+            one.layer_rules = run.layer_rules();
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.drop_details();
@@ -172,6 +173,8 @@ struct Measured {
     profiles: Vec<ProfileRecord>,
     /// With the candidate's number and that of the start.
     executed: Vec<(u32, u32, Executed)>,
+    /// The user's rules for layers of profiles.
+    layer_rules: Option<String>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     relative: Vec<Relative>,
@@ -237,6 +240,7 @@ impl Measured {
             plans: Vec::new(),
             profiles: Vec::new(),
             executed: Vec::new(),
+            layer_rules: None,
             own,
             relative: Vec::new(),
             control: candidates.iter().position(|one| one.role == Role::Control),

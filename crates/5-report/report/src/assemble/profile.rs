@@ -50,7 +50,7 @@ impl Measured {
         if own.role == Role::Baseline || records(candidate).next().is_none() {
             return None;
         }
-        let layers = [own, baseline].map(|one| Layers::of(&one.system));
+        let layers = [own, baseline].map(|one| self.layers_of(&one.system));
         let starts = |by_layer: bool| -> Vec<[Start; 2]> {
             let pairs = records(candidate).filter_map(|record| {
                 let base = records(0).find(|one| one.restart == record.restart)?;
@@ -75,6 +75,13 @@ impl Measured {
             functions: rows(&by_function),
             instructions: self.instructions(candidate),
         })
+    }
+
+    /// The rules for layers of a system, the user's first. Those of a damaged run are left out.
+    fn layers_of(&self, system: &str) -> Layers {
+        let rules = self.layer_rules.as_deref();
+        let own = rules.and_then(|rules| Layers::with_own(rules, system).ok());
+        own.unwrap_or_else(|| Layers::of(system))
     }
 
     /// CPU time per query in µs of a candidate in a start, without samples.

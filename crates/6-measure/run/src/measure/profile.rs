@@ -200,13 +200,10 @@ fn start(
 
 fn failed(candidate: &str, error: &impl std::fmt::Display) -> Warning {
     Warning {
-        what: format!("{NO_PROFILE} of {candidate}: {error}"),
+        what: format!("{} of {candidate}: {error}", Warning::NO_STACKS),
         advice: "everything else is measured".to_owned(),
     }
 }
-
-/// How warnings about stacks begin that are not sampled.
-const NO_PROFILE: &str = "no stacks are sampled";
 
 fn is_here(candidate: &ResolvedCandidate) -> bool {
     candidate.host.is_none()
@@ -225,7 +222,8 @@ pub(crate) fn warnings_of_existing(
     let unknown = candidates.iter().filter(|one| one.role != Role::Control && is_unknown(one));
     let warning = |one: &ResolvedCandidate| Warning {
         what: format!(
-            "{NO_PROFILE} of {}: the server runs on another machine, or its process is not known",
+            "{} of {}: the server runs on another machine, or its process is not known",
+            Warning::NO_STACKS,
             one.name
         ),
         advice: "set `pid`, or `host` for a server on another machine".to_owned(),
@@ -250,7 +248,8 @@ fn warning_of(permitted: Result<SampleScope, ProfileError>) -> Option<Warning> {
             (format!("{by_thread}, and in user mode only: the kernel is one row"), ALL_CPUS)
         }
         Err(error) => {
-            (format!("{NO_PROFILE}: {error}"), "everything else is measured as without --profile")
+            let what = format!("{}: {error}", Warning::NO_STACKS);
+            (what, "everything else is measured as without --profile")
         }
     };
     Some(Warning { what, advice: advice.to_owned() })

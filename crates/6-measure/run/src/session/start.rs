@@ -193,7 +193,7 @@ fn describe_answers(microbenchmark: &Microbenchmark) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_results::{StoredExperiment, StoredSchedule};
+    use dbdyno_results::{StoredExperiment, StoredLayers, StoredProfiling, StoredSchedule};
 
     use super::*;
 
@@ -220,12 +220,17 @@ mod tests {
     #[test]
     fn stored_experiment_has_what_reports_read() {
         let text = "name = \"test\"\nbaseline = \"a\"\n[schedule]\nrestarts = 7\n\
+                    [profile]\nlayers = \"own.tsv\"\n\
                     [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
                     [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\n";
-        let experiment = dbdyno_spec::parse("test.toml", text).unwrap_or_else(|p| panic!("{p}"));
+        let files = |_: &str| Ok("rules".to_owned());
+        let experiment = dbdyno_spec::parse_with_files("test.toml", text, &files)
+            .unwrap_or_else(|p| panic!("{p}"));
         let stored = new_run(&experiment, text).experiment;
         let schedule = StoredSchedule { restarts: experiment.schedule.restarts };
+        let layers = Some(StoredLayers { rules: "rules".to_owned() });
+        let profile = Some(StoredProfiling { layers });
         let read: StoredExperiment = serde_json::from_value(stored).unwrap();
-        assert_eq!(read, StoredExperiment { schedule });
+        assert_eq!(read, StoredExperiment { schedule, profile });
     }
 }

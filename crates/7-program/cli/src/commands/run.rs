@@ -52,6 +52,9 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     };
     let (mut experiment, text) = read_experiment(file)?;
     if args.comparison.profile || args.comparison.instructions {
+        if experiment.insert_benchmark.is_some() {
+            return Err(CliError::usage("an insert benchmark has no profile: remove --profile"));
+        }
         experiment.profile.get_or_insert_default().instructions |= args.comparison.instructions;
     }
     gate::check(&args.gate.rules, &experiment)?;

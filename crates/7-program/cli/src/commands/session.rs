@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbdyno_machine::clock::process_cpu;
+use dbdyno_profile::{Layers, LayersError};
 use dbdyno_report::model::Report;
 use dbdyno_results::{ResultsError, RunReader};
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, WorkerProgram};
 use dbdyno_scripts::text_of;
-use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_spec::experiment::{Experiment, LayerRules, System};
 use dbdyno_spec::parse_with_files;
 use dbdyno_units::Nanos;
 use jiff::{Timestamp, Zoned};
@@ -37,8 +38,17 @@ pub fn read_experiment(file: &Path) -> Result<(Experiment, String), CliError> {
     let read_file = |name: &str| read_file(&directory.join(name));
     let experiment = parse_with_files(&file.display().to_string(), &text, &read_file)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
+    check_layers(&experiment)?;
     note_left_out(&experiment);
     Ok((experiment, text))
+}
+
+/// Refuses rules for layers that cannot be read.
+fn check_layers(experiment: &Experiment) -> Result<(), CliError> {
+    let own = experiment.profile.as_ref().and_then(|profile| profile.layers.as_ref());
+    let Some(LayerRules { file, rules }) = own else { return Ok(()) };
+    Layers::check(rules)
+        .map_err(|LayersError { line, why }| CliError::Usage(format!("{file}:{line}: {why}")))
 }
 
 /// The text of a file, in any encoding if it is a script; of a path that ends in `/`, the names in the directory, one

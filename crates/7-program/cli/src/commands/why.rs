@@ -26,12 +26,24 @@ pub fn why(args: &Why) -> Result<ExitCode, CliError> {
     let why = terminal::why(&report, candidate.as_deref(), microbenchmark.as_deref(), &options);
     let Some(text) = why else {
         return Err(CliError::other(format!(
-            "{} has no profile of it: measure again with --profile, or with [profile] in the experiment",
-            args.directory.display()
+            "{} has no profile of it: {}",
+            args.directory.display(),
+            reason(&report)
         )));
     };
     output::print_report(&text, options.color);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a run has no profile, as far as it is known.
+fn reason(report: &Report) -> String {
+    let missing = report.warnings.iter().filter(|one| one.is_of_missing_profile());
+    let texts: Vec<String> =
+        missing.map(|one| format!("{} {}", one.what_with_stop(), one.advice)).collect();
+    match &texts[..] {
+        [] => "measure again with --profile, or with [profile] in the experiment".to_owned(),
+        texts => texts.join("; "),
+    }
 }
 
 fn candidates(report: &Report) -> Vec<&str> {
