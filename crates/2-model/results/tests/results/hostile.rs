@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use dbdyno_results::{ResultsError, RunReader, RunWriter};
+use dbdyno_results::{ProfileRecord, ResultsError, RunReader, RunWriter};
+use dbdyno_types::profile::{Function, Profile, Stack};
+use dbdyno_units::Nanos;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -25,6 +27,38 @@ fn refused(path: &Path) -> String {
     let resumed = RunWriter::resume(path).unwrap_err();
     assert_eq!(read.to_string(), resumed.to_string());
     read.to_string()
+}
+
+#[test]
+fn profile_with_unknown_functions_is_damaged() {
+    let dir = lab();
+    let mut writer = started(dir.path());
+    let function =
+        Function { module: "mariadbd".to_owned(), name: None, source: None, start: 4096 };
+    let record = ProfileRecord {
+        candidate: 0,
+        restart: 0,
+        statements: 10,
+        cpu: Nanos::from_millis(1),
+        profile: Profile {
+            functions: vec![function],
+            stacks: vec![Stack { frames: vec![0], samples: 3 }],
+            samples: 3,
+            ..Profile::default()
+        },
+    };
+    writer.set_profile(0, &record).unwrap();
+    drop(writer);
+    assert_eq!(RunReader::open(dir.path()).unwrap().profiles(0).unwrap(), [record]);
+    let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+    for damage in ["'[0]', '[1]'", "'\"samples\":3', '\"samples\":18446744073709551615'"] {
+        database
+            .execute_batch(&format!("UPDATE profile SET json = replace(json, {damage})"))
+            .unwrap();
+        let error = RunReader::open(dir.path()).unwrap().profiles(0).unwrap_err().to_string();
+        assert!(error.contains("a profile is damaged"), "{error}");
+        database.execute_batch("UPDATE profile SET json = replace(json, '[1]', '[0]')").unwrap();
+    }
 }
 
 #[test]

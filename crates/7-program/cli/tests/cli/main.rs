@@ -36,6 +36,7 @@ mod mysql_release;
 #[path = "../../../../3-system/drivers/tests/it/outside.rs"]
 mod outside;
 mod own_data;
+mod profiles;
 mod releases;
 mod run;
 mod script_runs;
