@@ -88,7 +88,8 @@ impl MicrobenchmarkRun<'_> {
         let mut sums = vec![Sampled::default(); instances.len()];
         let was_sampled = sampled.to_vec();
         let blocks = Schedule::new(plan, self.taking_part(instances));
-        let sampling = self.sample_blocks(blocks, (sampled, &mut sums), instances, recorder);
+        let sampling =
+            self.sample_blocks(blocks, (sampled, sums.as_mut_slice()), instances, recorder);
         let mut profiles = Vec::new();
         // Also of a run that is being stopped, and of an instance that failed.
         for (number, instance) in running(instances).filter(|(number, _)| was_sampled[*number]) {
