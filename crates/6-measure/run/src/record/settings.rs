@@ -45,7 +45,7 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         ("errors allowed", checks.max_error_share.to_string()),
         ("seed", experiment.seed.to_string()),
     ];
-    if let Some(Profiling { time, frequency, microbenchmarks, layers }) = &experiment.profile {
+    if let Some(Profiling { time, frequency, microbenchmarks, layers, .. }) = &experiment.profile {
         let of = match microbenchmarks {
             None => "each microbenchmark".to_owned(),
             Some(names) => names.join(", "),
