@@ -256,8 +256,8 @@ fn event(scope: SampleScope, period: u64) -> Builder<'static> {
     builder
 }
 
-/// Nanoseconds between samples. A period that has a common factor with ticks of the kernel, which are multiples of 0.1 ms,
-/// would hit the same moments of them again and again.
+/// Nanoseconds between samples. A period that has a common factor with ticks of the kernel, which are multiples of
+/// 0.1 ms, would hit the same moments of them again and again.
 const fn period_of(frequency: u32) -> u64 {
     let period = 1_000_000_000 / if frequency == 0 { 1 } else { frequency as u64 };
     let longer = period + period / 331;

@@ -18,7 +18,8 @@ enum Task {
     Take,
 }
 
-/// A thread that samples one server: what it has collected cannot be sent to other threads. It ends when this is dropped.
+/// A thread that samples one server: what it has collected cannot be sent to other threads. It ends when this is
+/// dropped.
 pub(super) struct StackSampler {
     tasks: Sender<Task>,
     /// An answer to each task: the text of the profile if it was taken, or why it failed.

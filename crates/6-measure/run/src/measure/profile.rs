@@ -1,5 +1,5 @@
-//! Sampling of stacks in blocks of their own, after those that are measured: sampling costs CPU time. Whatever fails here
-//! fails the profile only.
+//! Sampling of stacks in blocks of their own, after those that are measured: sampling costs CPU time. Whatever fails
+//! here fails the profile only.
 
 use dbdyno_machine::clock;
 use dbdyno_profile::{ProfileError, Sampler};
