@@ -6,14 +6,27 @@ use serde::{Deserialize, Serialize};
 /// A function in which something was sampled, or which called one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Function {
-    /// The name of its file, or `[k]`.
+    /// The name of its file, `[k]` in the kernel, `[anonymous]` outside of files.
     pub module: String,
     /// Without arguments; `None` in a stripped program that does not export it.
     pub name: Option<String>,
-    /// The name of its source file; `None` if it is not known.
+    /// The name of its source file, or of two with [`BETWEEN`] them if the program has it between functions of these;
+    /// `None` if it is not known.
     pub source: Option<String>,
-    /// Its first address as stated in the file; 0 in the kernel.
+    /// Its first address as stated in the file; 0 in the kernel, outside of files, and where it was inlined.
     pub start: u64,
+}
+
+/// Between the names of two source files.
+pub const BETWEEN: char = '…';
+
+/// A file with code that was sampled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ModuleBuild {
+    /// As in [`Function::module`].
+    pub module: String,
+    /// The same in copies of one build only: its build ID, or a hash of its code.
+    pub build: String,
 }
 
 /// The number of a [`Function`] in its [`Profile`].
@@ -31,6 +44,8 @@ pub struct Stack {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     pub functions: Vec<Function>,
+    #[serde(default)]
+    pub modules: Vec<ModuleBuild>,
     pub stacks: Vec<Stack>,
     pub samples: u64,
     /// Samples whose stacks could not be followed to their start: their outer frames are missing.

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+/// The module of functions of the kernel.
+pub(crate) const KERNEL: &str = "[k]";
+
 /// The functions of the kernel, by address. Empty if this user may not see them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KernelSymbols(Vec<(u64, String)>);

@@ -4,6 +4,8 @@
 //! not of the processes of interest is dropped when the buffers are read. Stacks are unwound with the tables for exceptions
 //! (`.eh_frame`), which stripped programs also have.
 
+mod debug;
+mod imports;
 mod kernel;
 mod layers;
 mod module;
@@ -13,6 +15,6 @@ mod sources;
 mod stacks;
 
 pub use layers::{Layers, LayersError, UNKNOWN};
-pub use names::demangled;
+pub use names::{Titles, demangled};
 pub use sampler::{DUMP, ProfileError, Sampler};
 pub use stacks::Collector;

@@ -1,17 +1,30 @@
 //! The programs and libraries of a process: where they are mapped, their functions, and how to unwind them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::{fs, io};
 
+use dbdyno_types::Sha256;
+use dbdyno_types::profile::BETWEEN;
 use framehop::{ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Unwinder, UnwinderNative};
-use gimli::{BaseAddresses, CieOrFde, EhFrame, NativeEndian, UnwindSection};
+use gimli::{BaseAddresses, CallFrameInstruction, CieOrFde, EhFrame, NativeEndian, UnwindSection};
+use memmap2::Mmap;
 use object::elf::PF_X;
-use object::{File, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind};
+use object::{
+    File, Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SegmentFlags, SymbolKind,
+};
 
-use crate::sources;
+use crate::debug::{Debug, Named, split_file};
+use crate::{imports, sources};
+
+/// The library that the kernel maps into each process.
+const KERNEL_LIBRARY: &str = "[vdso]";
+
+/// So many functions between those of two source files can be of many others: then nothing is known of them.
+const WIDEST: usize = 400;
 
 /// A mapping of code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +42,7 @@ pub(crate) fn code_of(pid: u32) -> Vec<Mapping> {
 }
 
 impl Mapping {
-    /// Of a line of `/proc/PID/maps`, if it is code of a file.
+    /// Of a line of `/proc/PID/maps`, if it is code of a file or of the kernel's library.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(6, ' ');
         let (first, end) = words.next()?.split_once('-')?;
@@ -37,7 +50,7 @@ impl Mapping {
         let offset = u64::from_str_radix(words.next()?, 16).ok()?;
         let path = words.nth(2)?.trim_start();
         let hex = |text| u64::from_str_radix(text, 16).ok();
-        (is_code && path.starts_with('/')).then_some(())?;
+        (is_code && (path.starts_with('/') || path == KERNEL_LIBRARY)).then_some(())?;
         Some(Self { range: (hex(first)?, hex(end)?), offset, path: path.to_owned() })
     }
 
@@ -54,14 +67,22 @@ pub(crate) struct Code {
     pub range: Range<u64>,
     /// Its symbol; `None` in a stripped program.
     pub symbol: Option<String>,
-    /// The name of its source file, by texts of messages and assertions that it refers to; `None` if there are none.
+    /// The name of its source file, by texts of messages and assertions that it or those around it refer to, or of two
+    /// files with [`BETWEEN`] them; `None` if it is not known.
     pub source: Option<Rc<str>>,
 }
 
 /// The functions of a file, in ascending order, and its unwind tables.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Contents {
+    /// See [`dbdyno_types::profile::ModuleBuild`].
+    build: String,
     functions: Vec<Code>,
+    /// The parts of functions that were called by none.
+    starts: Vec<Range<u64>>,
+    /// The slots for functions of other files, with their symbols.
+    slots: Vec<(u64, String)>,
+    debug: Option<Debug>,
     /// The loaded segments of code in the file, with their stated addresses minus their offsets.
     segments: Vec<(Range<u64>, u64)>,
     tables: HashMap<&'static str, (Range<u64>, Rc<[u8]>)>,
@@ -71,60 +92,90 @@ impl Contents {
     /// Reads the file of a mapping as the process sees it.
     fn read(pid: u32, mapping: &Mapping) -> io::Result<Self> {
         let Mapping { range: (first, end), path, .. } = mapping;
+        if path == KERNEL_LIBRARY {
+            let mut data = vec![0; usize::try_from(end - first).map_err(io::Error::other)?];
+            memory(pid)?.read_exact_at(&mut data, *first)?;
+            return Self::parse(&data, None).map_err(io::Error::other);
+        }
         // Also if the file was replaced meanwhile.
-        let data = fs::read(format!("/proc/{pid}/map_files/{first:x}-{end:x}"))
-            .or_else(|_| fs::read(Path::new(&format!("/proc/{pid}/root")).join(&path[1..])))?;
-        Self::parse(&data).map_err(io::Error::other)
+        let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{first:x}-{end:x}"));
+        let visible = Path::new(&format!("/proc/{pid}/root")).join(&path[1..]);
+        let (path, data) = map(&mapped)
+            .map(|data| (mapped, data))
+            .or_else(|_| map(&visible).map(|data| (visible, data)))?;
+        Self::parse(&data, Some(&path)).map_err(io::Error::other)
     }
 
-    fn parse(data: &[u8]) -> Result<Self, object::Error> {
+    /// Reads the file with this content, which is at this path if it is not in memory only.
+    fn parse(data: &[u8], path: Option<&Path>) -> Result<Self, object::Error> {
         let file = File::parse(data)?;
-        let mut contents = Self::default();
+        let mut contents = Self { build: build(&file), ..Self::default() };
         for segment in file.segments() {
             let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags & PF_X == PF_X);
             let (offset, size) = segment.file_range();
             if is_code {
                 let difference = segment.address().wrapping_sub(offset);
-                contents.segments.push((offset..offset + size, difference));
+                contents.segments.push((offset..offset.saturating_add(size), difference));
             }
         }
         for name in [".eh_frame", ".eh_frame_hdr"] {
             if let Some(section) = file.section_by_name(name) {
-                let range = section.address()..section.address() + section.size();
+                let range = section.address()..section.address().saturating_add(section.size());
                 contents.tables.insert(name, (range, section.uncompressed_data()?.into()));
             }
         }
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        let function = |symbol: object::Symbol<'_, '_>| {
-            let is_code = symbol.kind() == SymbolKind::Text && symbol.is_definition();
-            let range = symbol.address()..symbol.address() + symbol.size();
-            let name = symbol.name().ok()?;
-            (is_code && symbol.size() > 0).then(|| Code {
-                range,
-                symbol: Some(name.to_owned()),
-                source: None,
-            })
-        };
-        contents.functions = symbols.filter_map(function).collect();
-        let unnamed = contents.ranges_of_unwind_tables();
+        contents.slots = imports::slots(&file);
+        contents.debug = path.and_then(|path| Debug::read(&file, path));
+        contents.functions = functions(&file);
+        contents.add_split_file();
+        contents.functions.extend(imports::stubs(&file, &contents.slots));
         contents.functions.sort_by_key(|one| one.range.start);
         contents.functions.dedup_by(|next, kept| next.range.start == kept.range.start);
-        let named = std::mem::take(&mut contents.functions);
-        let has_symbol = |range: &Range<u64>| {
-            let after = named.partition_point(|one| one.range.start <= range.start);
-            after.checked_sub(1).is_some_and(|at| named[at].range.contains(&range.start))
-        };
-        let unnamed = unnamed.into_iter().filter(|range| !has_symbol(range));
-        let unnamed: Vec<Code> =
-            unnamed.map(|range| Code { range, symbol: None, source: None }).collect();
-        contents.functions = named.into_iter().chain(unnamed).collect();
-        contents.functions.sort_by_key(|one| one.range.start);
+        contents.add_functions_without_symbol();
         contents.add_sources(&sources::references(&file));
         Ok(contents)
     }
 
-    /// Notes the source files of functions that refer to their names, and of those between two functions of one file:
-    /// the linker puts the functions of a file side by side.
+    /// Adds what was split from the file when it was packaged, if that is installed.
+    fn add_split_file(&mut self) {
+        let Some(path) = split_file(&self.build) else { return };
+        let Ok(data) = map(&path) else { return };
+        let Ok(file) = File::parse(&*data) else { return };
+        self.functions.extend(functions(&file));
+        self.debug = self.debug.take().or_else(|| Debug::read(&file, &path));
+    }
+
+    /// Adds what the tables for unwinding describe and no symbol.
+    fn add_functions_without_symbol(&mut self) {
+        let Some((range, data)) = self.tables.get(".eh_frame").cloned() else { return };
+        let frames = EhFrame::new(&data, NativeEndian);
+        let bases = BaseAddresses::default().set_eh_frame(range.start);
+        let mut entries = frames.entries(&bases);
+        let mut unnamed = Vec::new();
+        while let Ok(Some(entry)) = entries.next() {
+            let CieOrFde::Fde(partial) = entry else { continue };
+            let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else { continue };
+            let first = entry.initial_address();
+            let range = first..first.wrapping_add(entry.len());
+            // That it returns nowhere is said of code that nothing called.
+            let to = entry.cie().return_address_register();
+            let mut rules = entry.instructions(&frames, &bases);
+            let is_start = rules.any(|rule| matches!(rule, Ok(CallFrameInstruction::Undefined { register }) if register == to));
+            if is_start || entry.is_signal_trampoline() {
+                self.starts.push(range.clone());
+            }
+            let before = self.functions.partition_point(|one| one.range.start <= first);
+            let last = before.checked_sub(1).map(|at| &self.functions[at]);
+            if last.is_none_or(|one| !one.range.contains(&first)) {
+                unnamed.push(Code { range, symbol: None, source: None });
+            }
+        }
+        self.functions.append(&mut unnamed);
+        self.functions.sort_by_key(|one| one.range.start);
+    }
+
+    /// Notes the source files of functions that refer to their names, and of those between them: the linker puts the
+    /// functions of a file side by side.
     fn add_sources(&mut self, references: &[(u64, Rc<str>)]) {
         for (address, source) in references {
             let after = self.functions.partition_point(|one| one.range.start <= *address);
@@ -134,30 +185,24 @@ impl Contents {
             }
         }
         let known = self.functions.iter().enumerate();
-        let known: Vec<usize> =
-            known.filter(|(_, one)| one.source.is_some()).map(|(at, _)| at).collect();
+        let known: Vec<(usize, Rc<str>)> =
+            known.filter_map(|(at, one)| Some((at, Rc::clone(one.source.as_ref()?)))).collect();
+        // The linker goes through the files several times, for code that is executed rarely, and for other code.
+        let mut seen: HashSet<&str> = HashSet::new();
         for pair in known.windows(2) {
-            let (first, last) = (pair[0], pair[1]);
-            if self.functions[first].source == self.functions[last].source {
-                let source = self.functions[first].source.clone();
-                self.functions[first..last].iter_mut().for_each(|one| one.source = source.clone());
-            }
+            let [(first, before), (last, after)] = pair else { continue };
+            seen.insert(before);
+            let source = if before == after {
+                Some(Rc::clone(before))
+            } else if seen.insert(after) {
+                (last - first <= WIDEST).then(|| format!("{before}{BETWEEN}{after}").into())
+            } else {
+                seen.clear();
+                None
+            };
+            let between = &mut self.functions[first + 1..*last];
+            between.iter_mut().for_each(|one| one.source.clone_from(&source));
         }
-    }
-
-    /// The functions that the tables for unwinding describe.
-    fn ranges_of_unwind_tables(&self) -> Vec<Range<u64>> {
-        let Some((range, data)) = self.tables.get(".eh_frame") else { return Vec::new() };
-        let frames = EhFrame::new(data, NativeEndian);
-        let bases = BaseAddresses::default().set_eh_frame(range.start);
-        let mut entries = frames.entries(&bases);
-        let mut found = Vec::new();
-        while let Ok(Some(entry)) = entries.next() {
-            let CieOrFde::Fde(partial) = entry else { continue };
-            let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else { continue };
-            found.push(entry.initial_address()..entry.initial_address() + entry.len());
-        }
-        found
     }
 
     /// The function at an address as stated in the file.
@@ -165,6 +210,12 @@ impl Contents {
         let after = self.functions.partition_point(|one| one.range.start <= address);
         let found = self.functions.get(after.checked_sub(1)?)?;
         found.range.contains(&address).then_some(found)
+    }
+
+    /// Whether nothing called the code at an address as stated in the file: a program, a thread or the handler of a
+    /// signal begins there.
+    fn is_start(&self, address: u64) -> bool {
+        self.starts.iter().any(|range| range.contains(&address))
     }
 
     /// What must be subtracted from addresses in a mapping to get those that the file states.
@@ -178,6 +229,43 @@ impl Contents {
     }
 }
 
+/// The functions of a file that have symbols.
+fn functions(file: &File<'_>) -> Vec<Code> {
+    let function = |symbol: object::Symbol<'_, '_>| {
+        let is_code = symbol.kind() == SymbolKind::Text && symbol.is_definition();
+        let range = symbol.address()..symbol.address().wrapping_add(symbol.size());
+        let name = symbol.name().ok()?;
+        (is_code && !range.is_empty()).then(|| Code {
+            range,
+            symbol: Some(name.to_owned()),
+            source: None,
+        })
+    };
+    file.symbols().chain(file.dynamic_symbols()).filter_map(function).collect()
+}
+
+/// The build ID of a file, or a hash of its code.
+fn build(file: &File<'_>) -> String {
+    if let Ok(Some(id)) = file.build_id() {
+        return id.iter().map(|byte| format!("{byte:02x}")).collect();
+    }
+    let code = file.sections().filter(|section| section.kind() == SectionKind::Text);
+    let code: Vec<&[u8]> = code.filter_map(|section| section.data().ok()).collect();
+    Sha256::of(&code.concat()).to_string()
+}
+
+fn map(path: &Path) -> io::Result<Mmap> {
+    let file = fs::File::open(path)?;
+    // SAFETY: the mapping is private and read-only, and its contents are treated as untrusted bytes. If the file is
+    // truncated meanwhile, this process is killed by SIGBUS, and so is the server that executes it.
+    unsafe { Mmap::map(&file) }
+}
+
+/// The memory of a process.
+pub(crate) fn memory(pid: u32) -> io::Result<fs::File> {
+    fs::File::open(format!("/proc/{pid}/mem"))
+}
+
 /// A file that is mapped into a process.
 pub(crate) struct Module {
     pub name: String,
@@ -186,10 +274,25 @@ pub(crate) struct Module {
     contents: Rc<Contents>,
 }
 
+impl Module {
+    /// See [`dbdyno_types::profile::ModuleBuild`].
+    pub fn build(&self) -> &str {
+        &self.contents.build
+    }
+
+    /// What debug information tells about an address in the process.
+    pub fn debug_functions(&self, address: u64) -> Vec<Named> {
+        let debug = self.contents.debug.as_ref();
+        debug.map(|one| one.functions(address.wrapping_sub(self.bias))).unwrap_or_default()
+    }
+}
+
 /// The code of a process, and its unwinder.
 pub(crate) struct Space {
     pub unwinder: UnwinderNative<Rc<[u8]>, MayAllocateDuringUnwind>,
     modules: Vec<Module>,
+    /// The symbols of slots in which the loader wrote the first address of a function that has no symbol.
+    chosen: HashMap<u64, String>,
 }
 
 /// The files that were read, by path and first address of code: processes of one server share them.
@@ -222,7 +325,47 @@ impl Space {
             modules.push(Module { name, range, bias, contents });
         }
         modules.sort_by_key(|module| module.range.start);
-        Self { unwinder, modules }
+        let mut space = Self { unwinder, modules, chosen: HashMap::new() };
+        if let Ok(memory) = memory(pid) {
+            space.chosen = space.names_in_slots(&memory);
+        }
+        space
+    }
+
+    fn names_in_slots(&self, memory: &fs::File) -> HashMap<u64, String> {
+        let mut chosen: HashMap<u64, String> = HashMap::new();
+        let slots = self.modules.iter().flat_map(|module| {
+            let slots = module.contents.slots.iter();
+            slots.map(|(slot, symbol)| (slot.wrapping_add(module.bias), symbol))
+        });
+        for (slot, symbol) in slots {
+            let mut target = [0; 8];
+            if memory.read_exact_at(&mut target, slot).is_err() {
+                continue;
+            }
+            let target = u64::from_ne_bytes(target);
+            let Some((module, Some(code))) = self.find(target) else { continue };
+            if code.symbol.is_none() && code.range.start.wrapping_add(module.bias) == target {
+                let name = match chosen.remove(&target) {
+                    Some(known) => imports::common_name(known, symbol.clone()),
+                    None => symbol.clone(),
+                };
+                chosen.insert(target, name);
+            }
+        }
+        chosen
+    }
+
+    /// The symbol of a function of a module, or the name by which others call it.
+    pub fn symbol<'a>(&'a self, module: &Module, code: &'a Code) -> Option<&'a str> {
+        let name = || self.chosen.get(&code.range.start.wrapping_add(module.bias));
+        code.symbol.as_ref().or_else(name).map(String::as_str)
+    }
+
+    /// Whether nothing called the code at an address.
+    pub fn is_start(&self, address: u64) -> bool {
+        let found = self.find(address);
+        found.is_some_and(|(module, _)| module.contents.is_start(address.wrapping_sub(module.bias)))
     }
 
     /// The module and the function at an address.
@@ -236,7 +379,15 @@ impl Space {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::c_char;
+
+    use dbdyno_fuzz::Fuzz;
+
     use super::*;
+
+    unsafe extern "C" {
+        fn strlen(text: *const c_char) -> usize;
+    }
 
     #[test]
     fn mappings_of_code_are_read() {
@@ -246,7 +397,8 @@ mod tests {
         assert_eq!(mapping.name(), "my server");
         for other in [
             "561b41543000-561b41545000 r--p 00001000 fe:00 123    /usr/sbin/server",
-            "7ffd6b3f0000-7ffd6b3f2000 r-xp 00000000 00:00 0      [vdso]",
+            "7ffd6b3f0000-7ffd6b3f2000 r-xp 00000000 00:00 0      ",
+            "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0      [vsyscall]",
             "561b41543000 r-xp",
         ] {
             assert_eq!(Mapping::parse(other), None, "{other}");
@@ -262,5 +414,60 @@ mod tests {
         let symbol = code.unwrap().symbol.clone().unwrap();
         assert!(symbol.contains("mappings_of_code_are_read"), "{symbol}");
         assert!(space.find(0x1000).is_none());
+        // It has a symbol of its own only if the C library is not stripped.
+        let address = strlen as unsafe extern "C" fn(*const c_char) -> usize as usize as u64;
+        let (module, code) = space.find(address).unwrap();
+        let symbol = space.symbol(module, code.unwrap());
+        assert!(symbol.is_some_and(|symbol| symbol.contains("strlen")), "{symbol:?}");
+        assert!(!space.is_start(address));
+        assert!(module.build().len() >= 16, "{}", module.build());
+    }
+
+    #[test]
+    fn functions_between_those_of_source_files_are_of_these() {
+        let code = |at: u64| Code { range: at * 16..at * 16 + 16, symbol: None, source: None };
+        let named = |names: &[(u64, &str)], count: u64| -> Vec<Option<String>> {
+            let functions = (0..count).map(code).collect();
+            let mut contents = Contents { functions, ..Contents::default() };
+            let references: Vec<(u64, Rc<str>)> =
+                names.iter().map(|(at, name)| (at * 16 + 5, Rc::from(*name))).collect();
+            contents.add_sources(&references);
+            let sources = contents.functions.iter().map(|one| one.source.as_deref());
+            sources.map(|source| source.map(str::to_owned)).collect()
+        };
+        // The linker comes to `a.cc` again.
+        let names = [(1, "a.cc"), (3, "b.cc"), (5, "b.cc"), (7, "a.cc"), (9, "c.cc")];
+        let expected = [
+            None,
+            Some("a.cc"),
+            Some("a.cc…b.cc"),
+            Some("b.cc"),
+            Some("b.cc"),
+            Some("b.cc"),
+            None,
+            Some("a.cc"),
+            Some("a.cc…c.cc"),
+            Some("c.cc"),
+            None,
+        ];
+        assert_eq!(named(&names, 11), expected.map(|name| name.map(str::to_owned)));
+        let far = named(&[(0, "a.cc"), (900, "b.cc")], 901);
+        assert_eq!(far.iter().flatten().count(), 2);
+    }
+
+    #[test]
+    fn damaged_libraries_are_read_or_refused() {
+        // The smallest that there is.
+        let own = std::process::id();
+        let library = code_of(own).into_iter().find(|one| one.path == KERNEL_LIBRARY);
+        let Some(Mapping { range: (first, end), .. }) = library else {
+            return dbdyno_fuzz::skip("the kernel maps no library");
+        };
+        let mut data = vec![0; (end - first) as usize];
+        memory(own).unwrap().read_exact_at(&mut data, first).unwrap();
+        let contents = Contents::parse(&data, None).unwrap();
+        let mut symbols = contents.functions.iter().filter_map(|one| one.symbol.as_deref());
+        assert!(symbols.any(|symbol| symbol.contains("gettime")));
+        Fuzz::new(vec![data]).run(|data| drop(Contents::parse(data, None)));
     }
 }

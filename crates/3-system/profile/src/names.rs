@@ -1,12 +1,34 @@
 //! Names of functions as people write them.
 
+use std::collections::{HashMap, HashSet};
+
 use cpp_demangle::{DemangleOptions, Symbol};
+use dbdyno_types::profile::{BETWEEN, Function, ModuleBuild, Profile};
+
+use crate::kernel::KERNEL;
+use crate::stacks::ANONYMOUS;
 
 /// What compilers append to names of copies and parts of functions.
-const CLONES: [&str; 6] = [".isra.", ".constprop.", ".part.", ".cold", ".lto_priv.", ".llvm."];
+const CLONES: [&str; 9] = [
+    ".isra.",
+    ".constprop.",
+    ".part.",
+    ".cold",
+    ".warm",
+    ".lto_priv.",
+    ".localalias",
+    ".llvm.",
+    ".__uniq.",
+];
+
+/// The end of names of code that only jumps to a function of another file.
+pub(crate) const STUB: &str = "@plt";
 
 /// The name of a function in its language, without arguments and without what compilers append to copies.
 pub fn demangled(symbol: &str) -> String {
+    if let Some(symbol) = symbol.strip_suffix(STUB) {
+        return demangled(symbol) + STUB;
+    }
     let end = CLONES.iter().filter_map(|clone| symbol.find(clone)).min().unwrap_or(symbol.len());
     let symbol = &symbol[..end];
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
@@ -19,6 +41,92 @@ pub fn demangled(symbol: &str) -> String {
         .unwrap_or_else(|| symbol.to_owned())
 }
 
+/// How functions are called where profiles are compared: equal titles are one function.
+#[derive(Debug)]
+pub struct Titles {
+    /// Files of which all profiles have the same build. An address in them is the same function in all.
+    same_build: HashSet<String>,
+}
+
+impl Titles {
+    /// For a comparison of these profiles.
+    pub fn of<'a>(profiles: impl IntoIterator<Item = &'a Profile>) -> Self {
+        let mut builds: HashMap<&str, HashSet<&str>> = HashMap::new();
+        for ModuleBuild { module, build } in profiles.into_iter().flat_map(|one| &one.modules) {
+            builds.entry(module).or_default().insert(build);
+        }
+        let same = builds.into_iter().filter(|(_, builds)| builds.len() == 1);
+        Self { same_build: same.map(|(module, _)| module.to_owned()).collect() }
+    }
+
+    /// The name of a function, with arguments of templates as `<…>`. One without a name is called by its source file or
+    /// its module, and by its address if that tells something; else it is one with all others of that file.
+    pub fn title(&self, function: &Function) -> String {
+        let Function { module, name, source, start } = function;
+        match name {
+            Some(name) if module == KERNEL => return format!("{} [kernel]", folded(name)),
+            Some(name) => return folded(name),
+            None if module == KERNEL => return "unnamed in the kernel".to_owned(),
+            None if module == ANONYMOUS => return "code outside of files".to_owned(),
+            None => {}
+        }
+        let ends = source.as_deref().map(|source| source.split_once(BETWEEN).ok_or(source));
+        let is_known = self.same_build.contains(module);
+        match ends {
+            Some(Ok((first, last))) if is_known => {
+                format!("between {first} and {last} +{start:#x}")
+            }
+            Some(Ok((first, last))) => format!("unnamed between {first} and {last}"),
+            Some(Err(source)) if is_known => format!("{source}+{start:#x}"),
+            Some(Err(source)) => format!("unnamed in {source}"),
+            None if is_known => format!("{module}+{start:#x}"),
+            None => format!("unnamed in {module}"),
+        }
+    }
+}
+
+/// A name with `<…>` instead of arguments of templates and generic types.
+fn folded(name: &str) -> String {
+    let mut short = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find('<') {
+        short.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let is_operator = short.ends_with("operator");
+        // After a name, or after an operator and a space. Rust's `<Type as Trait>::function` begins with one.
+        let of_what = short.trim_end();
+        let has_arguments =
+            of_what.ends_with(|sign: char| sign.is_ascii_alphanumeric() || "_])<=>".contains(sign));
+        let (shown, length) = match arguments(rest) {
+            _ if is_operator => {
+                let length = rest.find(|sign: char| !"<=>".contains(sign)).unwrap_or(rest.len());
+                (&rest[..length], length)
+            }
+            Some(length) if has_arguments => ("<…>", length),
+            _ => ("<", 1),
+        };
+        short.push_str(shown);
+        rest = &rest[length..];
+    }
+    short + rest
+}
+
+/// The length of the list of arguments with which a text begins; `None` if it does not end.
+fn arguments(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut before = ' ';
+    for (at, sign) in text.char_indices() {
+        match sign {
+            '<' => depth += 1,
+            '>' if before != '-' && depth == 1 => return Some(at + 1),
+            '>' if before != '-' => depth -= 1,
+            _ => {}
+        }
+        before = sign;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,8 +136,10 @@ mod tests {
         for (symbol, name) in [
             ("_ZN7handler13ha_index_nextEPh", "handler::ha_index_next"),
             ("_ZN7handler13ha_index_nextEPh.cold", "handler::ha_index_next"),
+            ("_ZN7handler13ha_index_nextEPh@plt", "handler::ha_index_next@plt"),
             ("row_search_mvcc.isra.0.part.3", "row_search_mvcc"),
             ("ExecScan.constprop.0", "ExecScan"),
+            ("pagerStress.llvm.1234567", "pagerStress"),
             ("memcpy", "memcpy"),
             (
                 "_ZN4core6option15Option$LT$T$GT$4take17h0123456789abcdefE",
@@ -38,6 +148,55 @@ mod tests {
             ("_Zbroken", "_Zbroken"),
         ] {
             assert_eq!(demangled(symbol), name);
+        }
+    }
+
+    #[test]
+    fn arguments_of_templates_are_folded() {
+        for (name, short) in [
+            (
+                "rocksdb::BlockIter<rocksdb::Slice>::BinarySeek<rocksdb::DecodeKey>",
+                "rocksdb::BlockIter<…>::BinarySeek<…>",
+            ),
+            ("Bounded_queue<uchar, std::map<int, int> >::push", "Bounded_queue<…>::push"),
+            ("std::operator<< <std::char_traits<char> >", "std::operator<< <…>"),
+            ("Value::operator<", "Value::operator<"),
+            ("Item_ptr<Item>::operator->", "Item_ptr<…>::operator->"),
+            ("run<&Item::operator->, int>::go", "run<…>::go"),
+            ("<alloc::vec::Vec<T> as Read>::read", "<alloc::vec::Vec<…> as Read>::read"),
+            ("broken<int::go", "broken<int::go"),
+            ("memcpy", "memcpy"),
+        ] {
+            assert_eq!(folded(name), short);
+        }
+    }
+
+    #[test]
+    fn functions_without_a_name_are_told_apart_in_one_build_only() {
+        let profile = |build: &str| Profile {
+            modules: vec![ModuleBuild { module: "mariadbd".to_owned(), build: build.to_owned() }],
+            ..Profile::default()
+        };
+        let (one, other) = (profile("1a"), profile("2b"));
+        let same = Titles::of([&one, &one]);
+        let different = Titles::of([&one, &other]);
+        let function = |source: Option<&str>| Function {
+            module: "mariadbd".to_owned(),
+            name: None,
+            source: source.map(str::to_owned),
+            start: 0xdc_d980,
+        };
+        for (source, known, unknown) in [
+            (Some("row0sel.cc"), "row0sel.cc+0xdcd980", "unnamed in row0sel.cc"),
+            (
+                Some("row0row.cc…row0upd.cc"),
+                "between row0row.cc and row0upd.cc +0xdcd980",
+                "unnamed between row0row.cc and row0upd.cc",
+            ),
+            (None, "mariadbd+0xdcd980", "unnamed in mariadbd"),
+        ] {
+            assert_eq!(same.title(&function(source)), known);
+            assert_eq!(different.title(&function(source)), unknown);
         }
     }
 }

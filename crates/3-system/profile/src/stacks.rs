@@ -1,21 +1,25 @@
 //! Stacks of samples, added up.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-use dbdyno_types::profile::{Frame, Function, Profile, Stack};
+use dbdyno_types::profile::{Frame, Function, ModuleBuild, Profile, Stack};
 use framehop::{CacheNative, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder};
 
-use crate::kernel::KernelSymbols;
-use crate::module::{Code, Files, Mapping, Module, Space, code_of};
+use crate::kernel::{KERNEL, KernelSymbols};
+use crate::module::{Files, Mapping, Space, code_of, memory};
 use crate::names::demangled;
-use crate::sampler::{Sample, Sampler, UserStack};
+use crate::sampler::{DUMP, Sample, Sampler, UserStack};
 
-/// The module of functions of the kernel.
-const KERNEL: &str = "[k]";
+/// The module of code that is in no file, such as what PostgreSQL compiles for a query.
+pub(crate) const ANONYMOUS: &str = "[anonymous]";
 
 /// Frames of a stack at most.
 const DEEPEST: usize = 256;
+
+/// Bytes of a page at least.
+const PAGE: usize = 4 << 10;
 
 /// Collects the samples of processes.
 pub struct Collector {
@@ -24,6 +28,9 @@ pub struct Collector {
     of_process: HashMap<u32, Rc<Space>>,
     kernel: KernelSymbols,
     cache: CacheNative<MayAllocateDuringUnwind>,
+    /// The frames at addresses of spaces, which are never removed.
+    frames: HashMap<(*const Space, u64), Rc<[Frame]>>,
+    modules: BTreeSet<ModuleBuild>,
     numbers: HashMap<Function, Frame>,
     stacks: HashMap<Vec<Frame>, u64>,
     profile: Profile,
@@ -37,6 +44,8 @@ impl Default for Collector {
             of_process: HashMap::new(),
             kernel: KernelSymbols::read(),
             cache: CacheNative::new(),
+            frames: HashMap::new(),
+            modules: BTreeSet::new(),
             numbers: HashMap::new(),
             stacks: HashMap::new(),
             profile: Profile::default(),
@@ -65,7 +74,9 @@ impl Collector {
             stacks.map(|(frames, samples)| Stack { frames, samples }).collect();
         stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
         let functions = functions.into_iter().map(|(function, _)| function).collect();
-        Profile { functions, stacks, ..std::mem::take(&mut self.profile) }
+        self.frames.clear();
+        let modules = std::mem::take(&mut self.modules).into_iter().collect();
+        Profile { functions, modules, stacks, ..std::mem::take(&mut self.profile) }
     }
 
     fn add(&mut self, sample: &Sample<'_>) {
@@ -79,13 +90,16 @@ impl Collector {
             let space = self.space(sample.pid);
             let is_whole = self.unwind(&space, user, &mut frames);
             self.profile.cut += u64::from(!is_whole);
+            if !is_whole && user.bytes.len() < DUMP as usize {
+                map_stack(sample.pid, user.sp);
+            }
         }
         self.profile.samples += 1;
         *self.stacks.entry(frames).or_default() += 1;
     }
 
     /// Adds the frames of a user's stack. Returns whether its start was reached.
-    fn unwind(&mut self, space: &Space, user: &UserStack<'_>, frames: &mut Vec<Frame>) -> bool {
+    fn unwind(&mut self, space: &Rc<Space>, user: &UserStack<'_>, frames: &mut Vec<Frame>) -> bool {
         let mut read = |address: u64| -> Result<u64, ()> {
             let at = usize::try_from(address.checked_sub(user.sp).ok_or(())?).map_err(|_| ())?;
             let bytes = user.bytes.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
@@ -94,7 +108,7 @@ impl Collector {
         let mut cache = std::mem::take(&mut self.cache);
         let mut addresses = Vec::new();
         let mut all = space.unwinder.iter_frames(user.ip, user.registers(), &mut cache, &mut read);
-        let is_whole = loop {
+        let has_ended = loop {
             match all.next() {
                 Ok(Some(_)) if addresses.len() == DEEPEST => break false,
                 Ok(Some(frame)) => addresses.push(frame),
@@ -103,17 +117,34 @@ impl Collector {
             }
         };
         self.cache = cache;
+        let mut outermost = None;
         for frame in addresses {
             let address = match frame {
                 FrameAddress::InstructionPointer(address) => address,
                 // The call is before it.
                 FrameAddress::ReturnAddress(address) => address.get() - 1,
             };
-            let function = function(space.find(address), address);
-            let number = self.number(function);
-            frames.push(number);
+            frames.extend_from_slice(&self.frames_at(space, address));
+            outermost = Some(address);
         }
-        is_whole
+        // The unwinder also ends where it lost its way.
+        has_ended && outermost.is_some_and(|address| space.is_start(address))
+    }
+
+    /// The functions at an address, inlined ones first.
+    fn frames_at(&mut self, space: &Rc<Space>, address: u64) -> Rc<[Frame]> {
+        let key = (Rc::as_ptr(space), address);
+        if let Some(known) = self.frames.get(&key) {
+            return Rc::clone(known);
+        }
+        if let Some((module, _)) = space.find(address) {
+            let (module, build) = (module.name.clone(), module.build().to_owned());
+            self.modules.insert(ModuleBuild { module, build });
+        }
+        let found: Rc<[Frame]> =
+            functions(space, address).into_iter().map(|one| self.number(one)).collect();
+        self.frames.insert(key, Rc::clone(&found));
+        found
     }
 
     fn number(&mut self, function: Function) -> Frame {
@@ -147,14 +178,33 @@ impl UserStack<'_> {
     }
 }
 
-fn function(found: Option<(&Module, Option<&Code>)>, address: u64) -> Function {
-    let Some((module, code)) = found else {
-        return Function { module: "unknown".to_owned(), name: None, source: None, start: address };
+/// The functions at an address, the innermost first: those that were inlined, and the one that has their code.
+fn functions(space: &Space, address: u64) -> Vec<Function> {
+    let function = |module: &str, name: Option<String>, source: Option<String>, start: u64| {
+        Function { module: module.to_owned(), name, source, start }
     };
-    let name = code.and_then(|code| code.symbol.as_deref()).map(demangled);
-    let source = code.and_then(|code| code.source.as_deref()).map(str::to_owned);
+    let Some((module, code)) = space.find(address) else {
+        return vec![function(ANONYMOUS, None, None, 0)];
+    };
+    let mut inlined = module.debug_functions(address);
+    let (name, source) = inlined.pop().map(|one| (one.symbol, one.source)).unzip();
+    let name = code.and_then(|code| space.symbol(module, code)).or(name.as_deref()).map(demangled);
+    let known = code.and_then(|code| code.source.as_deref()).map(str::to_owned);
     let start = code.map_or(0, |code| code.range.start);
-    Function { module: module.name.clone(), name, source, start }
+    let inlined = inlined
+        .into_iter()
+        .map(|one| function(&module.name, Some(demangled(&one.symbol)), one.source, 0));
+    inlined.chain([function(&module.name, name, known.or(source.flatten()), start)]).collect()
+}
+
+/// Reads from each page of a stack that could not be copied. Pages that were never written to, such as those of a large
+/// buffer, are mapped by that, and later copies do not end there.
+fn map_stack(pid: u32, sp: u64) {
+    let Ok(memory) = memory(pid) else { return };
+    for at in (0..=u64::from(DUMP)).step_by(PAGE) {
+        // Above the stack there may be nothing.
+        let _ = memory.read_at(&mut [0], sp.wrapping_add(at));
+    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use dbdyno_profile::Titles;
 use dbdyno_results::ProfileRecord;
 use dbdyno_types::executed::{Executed, ExecutedFunction};
 use dbdyno_types::profile::Profile;
 use dbdyno_units::Share;
 
 use super::Measured;
-use super::profile::{is_in_kernel, name_of};
+use super::profile::is_in_kernel;
 use crate::model::Instructions;
 
 /// Share of the samples under a name that must be in counted functions: otherwise the instructions are not those of
@@ -28,8 +29,8 @@ struct Counts {
 
 impl Measured {
     /// `None` if nothing was to be counted.
-    pub(super) fn instructions(&self, candidate: usize) -> Option<Instructions> {
-        let counts = [candidate, 0].map(|number| self.counts(number));
+    pub(super) fn instructions(&self, candidate: usize, titles: &Titles) -> Option<Instructions> {
+        let counts = [candidate, 0].map(|number| self.counts(number, titles));
         if counts.iter().all(|one| one.of.is_empty() && one.refused.is_none()) {
             return None;
         }
@@ -47,7 +48,7 @@ impl Measured {
         })
     }
 
-    fn counts(&self, candidate: usize) -> Counts {
+    fn counts(&self, candidate: usize, titles: &Titles) -> Counts {
         let mut counts = Counts::default();
         for (number, restart, executed) in &self.executed {
             if *number as usize != candidate {
@@ -56,7 +57,7 @@ impl Measured {
             let is_of = |one: &&ProfileRecord| one.candidate == *number && one.restart == *restart;
             match (executed, self.profiles.iter().find(is_of)) {
                 (Executed::Counted { statements, functions }, Some(record)) if *statements > 0 => {
-                    counts.add(&record.profile, functions, *statements);
+                    counts.add(&record.profile, functions, *statements, titles);
                 }
                 (Executed::Counted { .. }, _) => {}
                 (Executed::NotCounted { reason }, _) => counts.refused = Some(reason.clone()),
@@ -68,7 +69,13 @@ impl Measured {
 
 impl Counts {
     /// Adds what was counted in one start, in which this was sampled.
-    fn add(&mut self, profile: &Profile, executed: &[ExecutedFunction], statements: u64) {
+    fn add(
+        &mut self,
+        profile: &Profile,
+        executed: &[ExecutedFunction],
+        statements: u64,
+        titles: &Titles,
+    ) {
         let executed: HashMap<(&str, u64), u64> =
             executed.iter().map(|one| ((&*one.module, one.start), one.instructions)).collect();
         let mut samples = vec![0; profile.functions.len()];
@@ -86,7 +93,7 @@ impl Counts {
             if is_in_kernel(function) {
                 continue;
             }
-            let sums = names.entry(name_of(function)).or_default();
+            let sums = names.entry(titles.title(function)).or_default();
             sums[0] += samples;
             if let Some(instructions) = executed.get(&(&*function.module, function.start)) {
                 sums[1] += samples;
@@ -141,9 +148,15 @@ mod tests {
             instructions,
         };
         let mut counts = Counts::default();
+        let titles = Titles::of([]);
         // Of the functions without a name, one was not counted.
-        counts.add(&profile, &[executed(16, 700), executed(32, 300), executed(48, 900)], 10);
-        counts.add(&profile, &[executed(16, 1_300), executed(32, 300)], 10);
+        counts.add(
+            &profile,
+            &[executed(16, 700), executed(32, 300), executed(48, 900)],
+            10,
+            &titles,
+        );
+        counts.add(&profile, &[executed(16, 1_300), executed(32, 300)], 10, &titles);
         assert_eq!(counts.of, BTreeMap::from([("parse".to_owned(), (100.0 + 160.0, 2))]));
         assert_eq!(counts.covered(), Some(Share::from_fraction(130.0 / 200.0)));
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::f64::consts::SQRT_2;
 
-use dbdyno_profile::Layers;
+use dbdyno_profile::{Layers, Titles};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role};
 use dbdyno_stats::false_discovery_level;
 use dbdyno_types::profile::Function;
@@ -51,11 +51,14 @@ impl Measured {
             return None;
         }
         let layers = [own, baseline].map(|one| self.layers_of(&one.system));
+        let both = [candidate, 0].into_iter().flat_map(records);
+        let titles = Titles::of(both.map(|one| &one.profile));
         let starts = |by_layer: bool| -> Vec<[Start; 2]> {
             let pairs = records(candidate).filter_map(|record| {
                 let base = records(0).find(|one| one.restart == record.restart)?;
-                let own = self.start(candidate, record, by_layer.then_some(&layers[0]))?;
-                Some([own, self.start(0, base, by_layer.then_some(&layers[1]))?])
+                let layers = |of: usize| by_layer.then_some(&layers[of]);
+                let own = self.start(candidate, record, layers(0), &titles)?;
+                Some([own, self.start(0, base, layers(1), &titles)?])
             });
             pairs.collect()
         };
@@ -73,7 +76,7 @@ impl Measured {
             cost: [candidate, 0].map(|number| self.cost(number)),
             layers: rows(&starts(true)),
             functions: rows(&by_function),
-            instructions: self.instructions(candidate),
+            instructions: self.instructions(candidate, &titles),
         })
     }
 
@@ -115,6 +118,7 @@ impl Measured {
         candidate: usize,
         record: &ProfileRecord,
         layers: Option<&Layers>,
+        titles: &Titles,
     ) -> Option<Start> {
         let cpu = self.cpu_of_start(candidate, record.restart)?;
         let profile = &record.profile;
@@ -130,23 +134,12 @@ impl Measured {
                 for stack in &profile.stacks {
                     let Some(innermost) = stack.frames.first() else { continue };
                     let function = profile.functions.get(*innermost as usize)?;
-                    let name = names.entry(*innermost).or_insert_with(|| name_of(function));
+                    let name = names.entry(*innermost).or_insert_with(|| titles.title(function));
                     *of.entry(name.clone()).or_default() += stack.samples as f64;
                 }
             }
         }
         (profile.samples > 0).then_some(Start { cpu, samples: profile.samples as f64, of })
-    }
-}
-
-/// How a function is called: those without names by their source file or their program, so that builds can be
-/// compared.
-pub(super) fn name_of(function: &Function) -> String {
-    match (&function.name, &function.source) {
-        (Some(name), _) if is_in_kernel(function) => format!("{name} [kernel]"),
-        (Some(name), _) => name.clone(),
-        (None, Some(source)) => format!("without a name in {source}"),
-        (None, None) => format!("without a name in {}", function.module),
     }
 }
 
