@@ -2,11 +2,12 @@
 //!
 //! Rules are lines of four columns, separated by tabs: systems, the file's name with `*`, a regular expression for the
 //! beginning of the function's name, or after `@` of its source file's, and the layer. A layer that ends in `!` is only
-//! for samples in the function itself, not for what it calls; `^` leaves it to the caller.
+//! for samples in the function itself, not for what it calls; `^` leaves it to the caller. A function that is somewhere
+//! between two source files has the layer of both, or that of a rule with `…` between their names.
 
 use std::collections::HashMap;
 
-use dbdyno_types::profile::{Function, Stack};
+use dbdyno_types::profile::{BETWEEN, Function, Stack};
 use fancy_regex::{Regex, RegexBuilder, escape};
 
 /// The layer of stacks that no rule knows.
@@ -42,6 +43,7 @@ struct Rule {
     module: Regex,
     pattern: Regex,
     of_source_file: bool,
+    of_two_files: bool,
     layer: String,
     /// Whether what the function calls belongs to it, too.
     with_callees: bool,
@@ -107,6 +109,7 @@ impl Layers {
                 module: expression(format!("^(?:{})$", names.join("|")))?,
                 pattern: expression(format!("^(?:{pattern})"))?,
                 of_source_file,
+                of_two_files: pattern.contains(BETWEEN),
                 layer: layer.trim_end_matches('!').to_owned(),
                 with_callees: !layer.ends_with('!'),
             });
@@ -142,9 +145,17 @@ impl Layers {
                     && matches(&rule.pattern, text)
             })
         };
+        // What is between two files is found by the first of them, unless a rule is for both.
+        let by_source = |source: &str| {
+            let last = source.split_once(BETWEEN).map(|(_, last)| last);
+            find(true, source).filter(|rule| {
+                let is_of = |last| find(true, last).is_some_and(|other| other.layer == rule.layer);
+                rule.of_two_files || last.is_none_or(is_of)
+            })
+        };
         let by_name = function.name.as_deref().and_then(|name| find(false, name));
         by_name
-            .or_else(|| find(true, function.source.as_deref()?))
+            .or_else(|| by_source(function.source.as_deref()?))
             .filter(|rule| rule.layer != CALLER)
     }
 }
@@ -161,7 +172,52 @@ fn glob(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+
+    const STACKS: &str = include_str!("../tests/stacks.tsv");
+
+    /// A frame of [`STACKS`].
+    fn frame(text: &str) -> Function {
+        let (module, what) = text.split_at(text.find(['!', '@']).unwrap_or(text.len()));
+        let after = |sign: char| what.strip_prefix(sign).map(str::to_owned);
+        Function { module: module.to_owned(), name: after('!'), source: after('@'), start: 0 }
+    }
+
+    #[test]
+    fn known_stacks_have_their_layers() {
+        let mut rules: HashMap<&str, Layers> = HashMap::new();
+        let mut engines: HashMap<&str, HashSet<&str>> = HashMap::new();
+        for line in STACKS.lines().filter(|line| !line.starts_with('#')) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let [engine, system, layer, frames] = columns[..] else { panic!("{line}") };
+            let functions: Vec<Function> = frames.split(';').rev().map(frame).collect();
+            let stack = Stack { frames: (0..functions.len() as u32).collect(), samples: 1 };
+            let layers = rules.entry(system).or_insert_with(|| Layers::of(system));
+            let found = layers.add_up(&functions, &[stack]);
+            assert_eq!(found, HashMap::from([(layer, 1)]), "{line}");
+            engines.entry(engine).or_default().insert(layer);
+        }
+        assert_eq!(engines.len(), 5);
+        for (engine, layers) in engines {
+            let own = layers.iter().filter(|layer| layer.starts_with("storage engine: "));
+            assert_eq!(own.count(), 5, "{engine}: {layers:?}");
+        }
+    }
+
+    #[test]
+    fn layer_between_files_is_that_of_both_or_of_a_rule_for_both() {
+        let text = "*\t*\t@a1.cc…a3.cc\t^\n*\t*\t@a\tone\n*\t*\t@b\tother\n";
+        let layers = Layers::parse(text, "mysql").unwrap();
+        let of = |source: &str| layers.rule(&frame(&format!("mysqld@{source}")));
+        let layer = |source: &str| of(source).map(|rule| rule.layer.as_str());
+        assert_eq!(layer("a1.cc"), Some("one"));
+        assert_eq!(layer("a1.cc…a2.cc"), Some("one"));
+        for unknown in ["a1.cc…a3.cc", "a1.cc…b1.cc", "a1.cc…c1.cc", "c1.cc…a1.cc"] {
+            assert_eq!(layer(unknown), None, "{unknown}");
+        }
+    }
 
     fn function(module: &str, name: Option<&str>) -> Function {
         let source = name.is_none().then(|| "row0sel.cc".to_owned());
