@@ -44,6 +44,7 @@ pub struct Stack {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     pub functions: Vec<Function>,
+    /// Of the functions, without the kernel.
     #[serde(default)]
     pub modules: Vec<ModuleBuild>,
     pub stacks: Vec<Stack>,

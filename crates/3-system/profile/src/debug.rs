@@ -20,9 +20,9 @@ pub(crate) struct Named {
 }
 
 /// The debug information of a file. It is read where functions are looked up.
-pub(crate) struct Debug(Loader);
+pub(crate) struct DebugInfo(Loader);
 
-impl Debug {
+impl DebugInfo {
     /// `None` if a file, which is at this path, has none.
     pub fn read(file: &File<'_>, path: &Path) -> Option<Self> {
         file.section_by_name(".debug_info")?;
@@ -56,4 +56,41 @@ pub(crate) fn split_file(build: &str) -> Option<PathBuf> {
     let (directory, name) = build.split_at_checked(2)?;
     let path = Path::new(SPLIT).join(directory).join(format!("{name}.debug"));
     path.is_file().then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use object::ObjectSymbol;
+
+    use super::*;
+
+    const SOURCE: &str = "
+        static inline __attribute__((always_inline)) int twice(int n) { return n * 2 + (n ^ 77); }
+        int sum(int n) { return twice(n) + 5; }
+    ";
+
+    #[test]
+    fn inlined_functions_come_before_the_one_that_has_their_code() {
+        let directory = tempfile::tempdir().unwrap();
+        let [source, library] = ["sum.c", "libsum.so"].map(|name| directory.path().join(name));
+        fs::write(&source, SOURCE).unwrap();
+        let arguments = ["-g", "-O1", "-shared", "-fPIC", "-o"];
+        let built = Command::new("gcc").args(arguments).args([&library, &source]).status();
+        if !built.is_ok_and(|status| status.success()) {
+            return dbdyno_fuzz::skip("gcc is missing");
+        }
+        let data = fs::read(&library).unwrap();
+        let file = File::parse(&*data).unwrap();
+        let debug = DebugInfo::read(&file, &library).unwrap();
+        let sum = file.symbols().find(|symbol| symbol.name() == Ok("sum")).unwrap();
+        let at = |address: u64| -> Vec<(String, Option<String>)> {
+            debug.functions(address).into_iter().map(|one| (one.symbol, one.source)).collect()
+        };
+        let all: Vec<_> = (sum.address()..sum.address() + sum.size()).map(at).collect();
+        let of = |name: &str| (name.to_owned(), Some("sum.c".to_owned()));
+        assert!(all.contains(&vec![of("twice"), of("sum")]), "{all:?}");
+        assert!(debug.functions(1).is_empty());
+    }
 }

@@ -17,7 +17,7 @@ use object::{
     File, Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SegmentFlags, SymbolKind,
 };
 
-use crate::debug::{Debug, Named, split_file};
+use crate::debug::{DebugInfo, Named, split_file};
 use crate::{imports, sources};
 
 /// The library that the kernel maps into each process.
@@ -82,7 +82,7 @@ pub(crate) struct Contents {
     starts: Vec<Range<u64>>,
     /// The slots for functions of other files, with their symbols.
     slots: Vec<(u64, String)>,
-    debug: Option<Debug>,
+    debug: Option<DebugInfo>,
     /// The loaded segments of code in the file, with their stated addresses minus their offsets.
     segments: Vec<(Range<u64>, u64)>,
     tables: HashMap<&'static str, (Range<u64>, Rc<[u8]>)>,
@@ -125,7 +125,7 @@ impl Contents {
             }
         }
         contents.slots = imports::slots(&file);
-        contents.debug = path.and_then(|path| Debug::read(&file, path));
+        contents.debug = path.and_then(|path| DebugInfo::read(&file, path));
         contents.functions = functions(&file);
         contents.add_split_file();
         contents.functions.extend(imports::stubs(&file, &contents.slots));
@@ -142,7 +142,7 @@ impl Contents {
         let Ok(data) = map(&path) else { return };
         let Ok(file) = File::parse(&*data) else { return };
         self.functions.extend(functions(&file));
-        self.debug = self.debug.take().or_else(|| Debug::read(&file, &path));
+        self.debug = self.debug.take().or_else(|| DebugInfo::read(&file, &path));
     }
 
     /// Adds what the tables for unwinding describe and no symbol.
@@ -336,7 +336,7 @@ impl Space {
         let mut chosen: HashMap<u64, String> = HashMap::new();
         let slots = self.modules.iter().flat_map(|module| {
             let slots = module.contents.slots.iter();
-            slots.map(|(slot, symbol)| (slot.wrapping_add(module.bias), symbol))
+            slots.map(move |(slot, symbol)| (slot.wrapping_add(module.bias), symbol))
         });
         for (slot, symbol) in slots {
             let mut target = [0; 8];

@@ -194,7 +194,7 @@ fn functions(space: &Space, address: u64) -> Vec<Function> {
     let inlined = inlined
         .into_iter()
         .map(|one| function(&module.name, Some(demangled(&one.symbol)), one.source, 0));
-    inlined.chain([function(&module.name, name, known.or(source.flatten()), start)]).collect()
+    inlined.chain([function(&module.name, name, source.flatten().or(known), start)]).collect()
 }
 
 /// Reads from each page of a stack that could not be copied. Pages that were never written to, such as those of a large
