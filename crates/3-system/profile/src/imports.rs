@@ -49,6 +49,7 @@ pub(crate) fn stubs(file: &File<'_>, slots: &[(u64, String)]) -> Vec<Code> {
 
 /// As [`stubs`], in a section at this address.
 fn in_code(address: u64, code: &[u8], names: &HashMap<u64, &str>) -> Vec<Code> {
+    let section_end = address.saturating_add(code.len() as u64);
     // A jump to the address in a slot: 0xff, 0x25, and the distance of the slot from the next instruction.
     let stub = |at: usize| {
         let instruction = code.get(at..at + 6).filter(|bytes| bytes[1] == 0x25)?;
@@ -58,7 +59,8 @@ fn in_code(address: u64, code: &[u8], names: &HashMap<u64, &str>) -> Vec<Code> {
         // Stubs begin at multiples of 8, with at most 5 bytes before the jump, and are 8 or 16 bytes long.
         let start = jump & !7;
         let symbol = Some(format!("{name}{STUB}"));
-        Some(Code { range: start..start.wrapping_add(16), symbol, source: None })
+        let end = start.saturating_add(16).min(section_end);
+        Some(Code { range: start..end, symbol, source: None })
     };
     memchr_iter(0xff, code).filter_map(stub).collect()
 }
@@ -72,6 +74,8 @@ pub(crate) fn common_name(one: String, other: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     #[test]
@@ -87,12 +91,14 @@ mod tests {
         code.resize(32, 0x90);
         code.extend([0xff, 0x25]);
         code.extend(slot(0x1026, 0x4018));
+        code.resize(40, 0x90);
         let names = HashMap::from([(0x4010, "memcpy"), (0x4018, "_Znwm")]);
-        let found: Vec<(u64, String)> = in_code(0x1000, &code, &names)
+        let found: Vec<(Range<u64>, String)> = in_code(0x1000, &code, &names)
             .into_iter()
-            .map(|one| (one.range.start, one.symbol.unwrap()))
+            .map(|one| (one.range, one.symbol.unwrap()))
             .collect();
-        assert_eq!(found, [(0x1010, "memcpy@plt".to_owned()), (0x1020, "_Znwm@plt".to_owned())]);
+        let expected = [(0x1010..0x1020, "memcpy@plt"), (0x1020..0x1028, "_Znwm@plt")];
+        assert_eq!(found, expected.map(|(range, name)| (range, name.to_owned())));
     }
 
     #[test]
