@@ -409,6 +409,9 @@ impl Measured {
     ) -> MicrobenchmarkRows {
         let qps_floor = qps.floor_of(self.usable_qps());
         let cpu_floor = cpu.floor_of(self.usable_cpu());
+        let control = self.usable_control().and_then(|(number, _)| {
+            self.profile_difference(number, [&candidates[number], &candidates[0]], None)
+        });
         let row = |(number, candidate): (usize, &CandidateRecord)| {
             let own = &self.own[number];
             let relative = &self.relative[number];
@@ -436,7 +439,13 @@ impl Measured {
                 statements: self.relative_statements(number, of_statements, failed),
                 engine_counters: self.engine_counters(number, (candidate, &candidates[0])),
                 plans: self.other_plans(number, (candidate, &candidates[0])),
-                profile: self.profile_difference(number, [candidate, &candidates[0]]),
+                profile: match candidate.role {
+                    Role::Control => control.clone(),
+                    _ => {
+                        let pair = [candidate, &candidates[0]];
+                        self.profile_difference(number, pair, control.as_ref())
+                    }
+                },
                 verdict: match verdict {
                     Verdict::Unknown if alone => Verdict::NoInterval,
                     known => known,

@@ -1,4 +1,6 @@
-//! Charts as SVG: axes, the lanes in table rows, and line charts.
+//! Charts as SVG: axes, the lanes in table rows, line charts, and flame graphs.
+
+pub(crate) mod flame;
 
 use dbdyno_text::{Mark, Tone, cut};
 use dbdyno_units::Ratio;

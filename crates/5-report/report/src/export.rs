@@ -14,19 +14,23 @@ pub use crate::sections::operations::relative_csv;
 
 use crate::key_results::{self, KeyResult};
 use crate::metric::Grouping;
-use crate::model::{MicrobenchmarkRows, Report};
+use crate::model::{Estimate, MicrobenchmarkRows, ProfileDifference, Report, Verdict};
 use crate::sections::engine_counters::engine_counters_csv;
 use crate::sections::inserts::{series_csv, steps_csv};
 use crate::sections::key_results::summary_csv;
 use crate::sections::operations::{counters_csv, latency_csv};
-use crate::sections::profile::functions_csv;
+use crate::sections::profile::{explained, functions_csv};
 use crate::sections::series::{changes_csv, effects_csv};
 use crate::sections::statements::statements_csv;
 use crate::sections::sweep::scaling_csv;
+use crate::stacks::{folded_files, speedscope};
 use crate::{html, markdown};
 
-/// The version of the JSON structure; it changes when a field is renamed, removed or changes its meaning.
+/// The version of the JSON structure of a report; it changes when a field is renamed, removed or changes its meaning.
 pub const RUN_JSON_FORMAT: u32 = 3;
+
+/// Likewise of `dbdyno why`.
+pub const WHY_JSON_FORMAT: u32 = 1;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -75,6 +79,28 @@ impl OutputDir {
         &self.path
     }
 
+    /// A directory inside, created if missing; links are not followed.
+    fn inside(&self, name: &str) -> Result<Self, ExportError> {
+        let open = || {
+            let held = self.held_path().join(name);
+            fs::create_dir_all(&held)?;
+            if fs::symlink_metadata(&held)?.is_symlink() {
+                return Err(io::Error::other("it is a symbolic link"));
+            }
+            File::open(held)
+        };
+        let path = self.path.join(name);
+        match open() {
+            Ok(held) => Ok(Self { path, held }),
+            Err(source) => Err(ExportError::Write { path, source }),
+        }
+    }
+
+    /// A path to the directory that nobody can lead elsewhere.
+    fn held_path(&self) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.held.as_raw_fd().to_string())
+    }
+
     /// Writes a file under a temporary name and renames it, so that a reader sees the complete old or new file.
     pub fn replace(&self, name: &str, text: &str) -> Result<PathBuf, ExportError> {
         let path = self.path.join(name);
@@ -85,7 +111,7 @@ impl OutputDir {
     }
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        let held = Path::new("/proc/self/fd").join(self.held.as_raw_fd().to_string());
+        let held = self.held_path();
         // The temporary file is removed if anything fails before it is renamed.
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".{name}.");
@@ -102,8 +128,8 @@ impl OutputDir {
     }
 }
 
-/// Writes the page, the Markdown text, the tables and `run.json`. Returns the paths. Files that were written before
-/// an error remain.
+/// Writes the page, the Markdown text, the tables, `run.json`, and sampled stacks. Returns the paths, of folded stacks
+/// that of their directory. Files that were written before an error remain.
 pub fn write_all(report: &Report, dir: &OutputDir) -> Result<Vec<PathBuf>, ExportError> {
     let mut contents =
         vec![("report.html", html::render(report)), ("report.md", markdown::render(report))];
@@ -112,7 +138,18 @@ pub fn write_all(report: &Report, dir: &OutputDir) -> Result<Vec<PathBuf>, Expor
     contents.extend(tables);
     contents.push(("run.json", run_json(report)?));
     contents.extend(rest);
-    contents.into_iter().map(|(name, text)| dir.replace(name, &text)).collect()
+    contents.extend(speedscope(report)?.map(|text| ("profile.speedscope.json", text)));
+    let written = contents.into_iter().map(|(name, text)| dir.replace(name, &text));
+    let mut paths: Vec<PathBuf> = written.collect::<Result<_, _>>()?;
+    let folded = folded_files(report);
+    if !folded.is_empty() {
+        let inner = dir.inside("stacks")?;
+        for (name, text) in folded {
+            inner.replace(&name, &text)?;
+        }
+        paths.push(inner.path);
+    }
+    Ok(paths)
 }
 
 /// The CSV tables with their file names. Two are always made; the others only if there is something to
@@ -167,6 +204,40 @@ pub fn run_json(report: &Report) -> Result<String, ExportError> {
     }
     let key_results = key_results::of(&report, Grouping::Five);
     versioned_json("run.json", RUN_JSON_FORMAT, &Exported { report: &report, key_results })
+}
+
+/// Where candidates, or one of them, need another CPU time than the baseline, as JSON.
+pub fn why_json(
+    report: &Report,
+    candidate: Option<&str>,
+    microbenchmark: Option<&str>,
+) -> Result<String, ExportError> {
+    #[derive(Serialize)]
+    struct Exported<'a> {
+        baseline: &'a str,
+        differences: Vec<Difference<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Difference<'a> {
+        microbenchmark: &'a str,
+        clients: u32,
+        candidate: &'a str,
+        relative_cpu: Option<Estimate>,
+        cpu_verdict: Verdict,
+        #[serde(flatten)]
+        profile: &'a ProfileDifference,
+    }
+    let all = explained(report, candidate, microbenchmark).into_iter();
+    let differences = all.map(|one| Difference {
+        microbenchmark: &one.member.name,
+        clients: one.member.clients,
+        candidate: &one.row.candidate,
+        relative_cpu: one.row.relative_cpu,
+        cpu_verdict: one.row.cpu_verdict,
+        profile: one.profile,
+    });
+    let exported = Exported { baseline: &report.baseline, differences: differences.collect() };
+    versioned_json("why.json", WHY_JSON_FORMAT, &exported)
 }
 
 /// A result with the format version.
@@ -354,6 +425,46 @@ mod tests {
         fs::write(&file, "").unwrap();
         let error = OutputDir::create(&file).unwrap_err().to_string();
         assert!(error.contains("file: ") && error.contains("check that"), "{error}");
+    }
+
+    #[test]
+    fn profiles_are_exported_as_table_stacks_and_json() {
+        let report = sample::profiled(&["scan_range=100"]);
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            let paths = write_all(&report, &OutputDir::create(dir.path()).unwrap()).unwrap();
+            assert_eq!(paths.last(), Some(&dir.path().join("stacks")));
+            assert!(paths.contains(&dir.path().join("profile.speedscope.json")));
+        }
+        let mut files: Vec<_> = fs::read_dir(dir.path().join("stacks"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        files.sort();
+        assert_eq!(files, ["scan_range=100.innodb.folded", "scan_range=100.myrocks.folded"]);
+        let Row { profile, candidate, .. } = &report.microbenchmarks[0].rows[0];
+        let profile = profile.as_ref().unwrap();
+        let text = functions_csv(&report);
+        let all = rows(&text);
+        let sum = |kind: &str| -> f64 {
+            let of_kind = all.iter().filter(|row| &row[2] == candidate && &row[4] == kind);
+            of_kind.map(|row| row[8].parse::<f64>().unwrap()).sum()
+        };
+        let difference = profile.total_us[0] - profile.total_us[1];
+        for kind in ["layer", "function"] {
+            assert!((sum(kind) / difference - 1.0).abs() < 1e-3, "{kind}: {}", sum(kind));
+        }
+        assert!(all.iter().any(|row| &row[4] == "function with callees"));
+        let json = why_json(&report, Some(candidate), None).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["format"], WHY_JSON_FORMAT);
+        assert_eq!(json["differences"].as_array().unwrap().len(), 1);
+        let first = &json["differences"][0];
+        assert_eq!(
+            (&first["candidate"], &first["cpu_verdict"]),
+            (&"myrocks".into(), &"slower".into())
+        );
+        assert_eq!(first["functions"][0]["name"], profile.functions[0].name);
     }
 
     #[test]

@@ -103,6 +103,17 @@ pub(crate) fn micros(micros: f64) -> String {
     }
 }
 
+/// Microseconds in four or five characters: `0.046`, `5.31`, `36.9`.
+pub(crate) fn us(micros: f64) -> String {
+    if micros < 0.9995 { format!("{micros:.3}") } else { compact(micros) }
+}
+
+/// A difference in microseconds with its sign: `+5.31`, `−0.046`.
+pub(crate) fn signed_us(difference: f64) -> String {
+    let sign = if difference < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", us(difference.abs()))
+}
+
 /// A figure of a candidate on a microbenchmark. Tables, comparisons and exports take names, units and
 /// values from [`FIGURES`].
 pub(crate) struct Figure {
@@ -308,6 +319,13 @@ mod tests {
         assert_eq!(shown, ["0.91", "98.7", "1.00k", "51.2k", "1.00M", "1.23M"]);
         let small: Vec<String> = [0.0, 0.000_41, 0.004_99, 0.005, 7.0].map(tiny).into();
         assert_eq!(small, ["0.00", "4e-4", "5e-3", "0.01", "7.00"]);
+    }
+
+    #[test]
+    fn differences_in_microseconds_have_three_digits() {
+        let shown: Vec<String> =
+            [0.0463, -0.9996, 5.314, -36.92, 1_234.0].into_iter().map(signed_us).collect();
+        assert_eq!(shown, ["+0.046", "−1.00", "+5.31", "−36.9", "+1.23k"]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::sections::operations::counters;
 use crate::sections::overview::{optimizations, state_snapshots};
 use crate::sections::series::{comes_first, effects, series};
 use crate::sections::sweep::by_clients;
-use crate::sections::{Output, Section, candidate, groups, mark, ratio_cell};
+use crate::sections::{Output, Section, candidate, groups, mark, profile, ratio_cell};
 use crate::words::{CPU_FIRST, NOTHING_MEASURED, differs_in_effect, summary_of};
 
 pub fn render(report: &Report) -> String {
@@ -104,6 +104,7 @@ fn results_of_microbenchmarks(report: &Report) -> Markup {
         }
         (group_summaries(report))
         (page(counters))
+        (page(profile::summary))
         (details::render(report))
     }
 }

@@ -21,6 +21,7 @@ mod profile_change;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 mod sections;
+mod stacks;
 pub mod terminal;
 mod words;
 

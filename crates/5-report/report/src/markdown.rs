@@ -9,7 +9,7 @@ use crate::sections::engine_counters::engine_counters;
 use crate::sections::key_results::{key_results, summaries};
 use crate::sections::overview::notes;
 use crate::sections::plans::plans;
-use crate::sections::profile::profiles;
+use crate::sections::profile;
 use crate::sections::series::effects;
 use crate::sections::statements::statements;
 use crate::sections::sweep::scaling;
@@ -34,7 +34,7 @@ pub fn render(report: &Report) -> String {
         sections.push(statements(report, output));
         sections.push(engine_counters(report, output));
         sections.push(plans(report));
-        sections.push(profiles(report, None, output));
+        sections.push(profile::summary(report, output));
     }
     let mut last = Section::new("notes", "");
     let notes = notes(report, output);
@@ -218,6 +218,20 @@ pub(crate) mod tests {
                 assert!(table.iter().all(|row| row.len() == table[0].len()), "{table:?}");
             }
         }
+    }
+
+    #[test]
+    fn largest_certain_differences_of_profiles_are_a_table() {
+        let tables = tables(&render(&sample::profiled(&["scan_range=100", "insert_range=100"])));
+        let has_functions =
+            |table: &&Vec<Vec<String>>| table[0].len() == 5 && table[0][4] == "functions, µs";
+        let table = tables.iter().find(has_functions).unwrap();
+        assert_eq!(table.len(), 3);
+        assert_eq!((table[1][0].as_str(), table[1][1].as_str()), ("scan_range=100", "myrocks"));
+        assert!(table[1][2].starts_with('+') && table[1][2].contains("(±"), "{table:?}");
+        assert!(table[1][3].contains("storage engine: read path +"), "{table:?}");
+        assert!(table[1][4].contains("rocksdb::DBIter::Next +"), "{table:?}");
+        assert_eq!(table[1][4].matches("%)").count(), 5, "{table:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod comparisons;
 mod inserts;
+mod profile;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use inserts::{
     BUCKETS, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses,
     StepReport, StepRun,
 };
+pub use profile::{CpuStack, LeastCertain, ProfileDifference, ProfileRow, Stacks};
 
 /// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]
@@ -331,55 +333,6 @@ pub struct Row {
     pub ratios: Vec<f64>,
     /// The median of each restart, in order; one value without restarts.
     pub restart_medians: Vec<f64>,
-}
-
-/// Where a candidate needs another CPU time per query than the baseline, by samples of stacks.
-#[derive(Clone, Debug, Serialize)]
-pub struct ProfileDifference {
-    /// Of the candidate and the baseline.
-    pub samples: [u64; 2],
-    /// Share of the samples whose stacks were not followed to their start.
-    pub cut: Share,
-    /// CPU time per query while stacks were sampled, relative to that of measured slices, of both.
-    pub cost: [Option<Ratio>; 2],
-    /// All layers, the largest difference first.
-    pub layers: Vec<ProfileRow>,
-    /// The functions that something was sampled in, the largest difference first.
-    pub functions: Vec<ProfileRow>,
-    /// What the functions execute; `None` if it was not to be counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<Instructions>,
-}
-
-/// Instructions that functions execute per query, counted exactly. Pairs are of the candidate and the baseline.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Instructions {
-    /// Share of the CPU time outside of the kernel in functions that were counted; `None` if none were.
-    pub covered: [Option<Share>; 2],
-    /// Why they were not counted; `None` if they were.
-    pub not_counted: [Option<String>; 2],
-    /// Per query, without what a function calls, by name as in [`ProfileDifference::functions`]; `None` for a function
-    /// that was not counted.
-    pub functions: BTreeMap<String, [Option<f64>; 2]>,
-}
-
-/// CPU time per query in a layer or a function, without what it calls, in µs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ProfileRow {
-    /// The layer, or the function: without a name by its source file or its program.
-    pub name: String,
-    pub us: f64,
-    pub baseline_us: f64,
-    /// Half of the 95% interval of the difference.
-    pub half_width_us: f64,
-    /// Whether the difference is certain, with 5% false discoveries among all rows that are.
-    pub certain: bool,
-}
-
-impl ProfileRow {
-    pub fn difference(&self) -> f64 {
-        self.us - self.baseline_us
-    }
 }
 
 /// A statement with another plan than the baseline's.

@@ -3,7 +3,7 @@
 use dbdyno_text::cut;
 use serde::Serialize;
 
-use crate::assemble::profile::{Difference, Start, judged, mean, names};
+use crate::assemble::profile::{Difference, Samples, Start, judged, mean, names};
 use crate::figures::tiny;
 use crate::model::{ProfileDifference, ProfileRow};
 
@@ -119,22 +119,24 @@ fn start(profile: &ProfileDifference, rows: &[ProfileRow], speed: f64) -> [Start
             (share > 0.0).then(|| (row.name.clone(), share * samples))
         };
         let cpu = speed * totals[side] / totals[1];
-        Start { cpu, samples, of: rows.iter().filter_map(of).collect() }
+        let functions = rows.iter().filter_map(of).collect();
+        Start { cpu, samples, functions, ..Start::default() }
     })
 }
 
 fn changed(before: &[[Start; 2]], after: &[[Start; 2]]) -> Vec<ChangedTime> {
-    let (old, new) = (names(before), names(after));
+    let of: fn(&Start) -> &Samples = |start| &start.functions;
+    let (old, new) = (names(before, of), names(after, of));
     let all: Vec<&str> = old.union(&new).copied().collect();
     let (times, differences): (Vec<[f64; 2]>, Vec<Difference>) = all
         .iter()
         .map(|name| {
             let (([before_us, _], before), ([after_us, _], after)) =
-                (mean(before, name), mean(after, name));
+                (mean(before, of, name), mean(after, of, name));
             ([before_us, after_us], after.since(&before))
         })
         .unzip();
-    let judged = judged(&differences);
+    let judged = judged(&differences, 1.0).rows;
     let all = all.into_iter().zip(times).zip(differences.iter().zip(judged));
     let rows = all.map(|((name, [before_us, after_us]), (difference, judged))| ChangedTime {
         name: name.to_owned(),
@@ -184,11 +186,9 @@ pub(crate) mod tests {
         };
         ProfileDifference {
             samples: [10_000, 10_000],
-            cut: Share::default(),
-            cost: [None, None],
             layers: functions.iter().map(row).collect(),
             functions: functions.iter().map(row).collect(),
-            instructions: None,
+            ..ProfileDifference::default()
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! All values come from a seeded generator, so snapshots are stable.
 
+mod profiles;
 mod servers;
 mod variants;
 
@@ -19,6 +20,7 @@ use crate::model::{
     RunStatus, Verdict, Warning,
 };
 
+pub use profiles::profiled;
 pub use servers::{imported, servers, servers_of, sweep, sweep_of};
 pub use variants::{
     audited, counted, counted_sweep, history, inserts, only_kernel_counters, series,

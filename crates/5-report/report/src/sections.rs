@@ -22,6 +22,7 @@ pub(crate) mod sweep;
 use dbdyno_text::{Cell, Interval, Mark, Table, Tone};
 use dbdyno_units::Ratio;
 
+use crate::charts::flame::Flame;
 use crate::charts::{Lane, LineChart};
 use crate::figures::{ends, plus_minus, ratio};
 
@@ -125,4 +126,5 @@ pub(crate) enum Chart {
     Lines(Vec<LineChart>),
     /// The rows of a series, and whether they are of several numbers of clients.
     Heat(Box<Series>, bool),
+    Flame(Box<Flame>),
 }

@@ -97,7 +97,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         sections.push(statements(report, Output::Terminal));
         sections.push(engine_counters(report, Output::Terminal));
         sections.push(plans::plans(report));
-        sections.push(profile::profiles(report, None, Output::Terminal));
+        sections.push(profile::summary(report, Output::Terminal));
     }
     if !by_series {
         sections.push(summaries(report, Metric::Qps, grouping, Output::Terminal));
@@ -129,28 +129,17 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
 /// The lines of a screen that an answer may have, without the line of the prompt.
 const SCREEN: usize = 23;
 
-/// Where a candidate, or each, needs another CPU time than the baseline; `None` without profiles of it.
+/// Where a candidate, or each, needs another CPU time than the baseline; with `details` in all layers and functions.
+/// `None` without profiles of it.
 pub fn why(
     report: &Report,
     candidate: Option<&str>,
     microbenchmark: Option<&str>,
     options: &TerminalOptions,
 ) -> Option<String> {
-    let mut report = report.clone();
-    report.microbenchmarks.retain(|one| microbenchmark.is_none_or(|name| one.name == name));
-    let section = profile::profiles(&report, candidate, Output::Terminal);
-    if section.blocks.is_empty() {
-        return None;
-    }
-    let is_wanted = |row: &&Row| candidate.is_none_or(|name| row.candidate == name);
-    let sentences = report.microbenchmarks.iter().flat_map(|of| {
-        let rows = of.rows.iter().filter(is_wanted);
-        rows.flat_map(|row| profile::sentences(&report, of, row)).collect::<Vec<_>>()
-    });
-    let lines = sentences.flat_map(|sentence| wrap(&sentence, options.width));
-    let text = lines.collect::<Vec<_>>().join("\n");
-    let paint = Paint::new(options.color);
-    Some(format!("{text}\n\n{}", terminal(&[section], options.width, paint)))
+    let sections = profile::why(report, candidate, microbenchmark, options.details);
+    let text = terminal(&sections, options.width, Paint::new(options.color));
+    (!sections.is_empty()).then(|| text.trim_start_matches('\n').to_owned())
 }
 
 /// The answer to a question in one line, on one screen of 80 columns: a sentence per result, then what

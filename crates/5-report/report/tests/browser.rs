@@ -17,7 +17,7 @@ use devtools::Browser;
 
 type Check = fn(&mut Browser);
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("report_fits_wide_and_narrow_in_light_and_dark", report_fits),
     ("other_kinds_of_reports_fit_wide_and_narrow", other_kinds_of_reports_fit),
     ("insert_benchmark_fits_wide_and_narrow", insert_benchmark_fits),
@@ -28,6 +28,7 @@ const CHECKS: [(&str, Check); 11] = [
     ("toggles_change_metric_and_groups_with_the_keyboard", toggles_work_with_the_keyboard),
     ("links_open_the_details_without_scripts", links_work_without_scripts),
     ("unusual_reports_fit_wide_and_narrow", unusual_reports_fit),
+    ("flame_graphs_fit_enlarge_and_search", flame_graphs_work),
     ("injected_markup_neither_runs_nor_is_styled", injected_markup_is_inert),
 ];
 
@@ -264,6 +265,33 @@ fn links_work_without_scripts(browser: &mut Browser) {
     let is_open = browser.eval("document.querySelector('details[open]') !== null");
     browser.enable_scripts(true);
     assert_eq!((has_dialog, is_open), (false.into(), true.into()));
+}
+
+fn flame_graphs_work(browser: &mut Browser) {
+    let page = html::render(&sample::profiled(&["scan_range=100"]));
+    let count = |part: &str| format!("document.querySelectorAll('{part}').length");
+    for width in [1400, 400] {
+        browser.open(&page, width, width == 400);
+        browser
+            .eval("document.querySelectorAll('#figures details').forEach(one => one.open = true)");
+        assert_eq!(browser.eval(TOO_WIDE), "", "at {width} px");
+        take_pictures(browser, &format!("profiled-{width}"), &["why", "figures"]);
+        let one = "[...document.querySelectorAll('.flame .frame')]\
+                   .find(box => box.textContent.startsWith('rocksdb::DBIter'))";
+        browser.eval(&format!("{one}.dispatchEvent(new MouseEvent('click', {{ bubbles: true }}))"));
+        assert_eq!(browser.eval(&format!("{one}.getAttribute('width')")), "100%");
+        assert_ne!(browser.eval(&count(".flame .out")), 0, "nothing is hidden");
+        browser.eval("document.querySelector('.flame button').click()");
+        assert_eq!(browser.eval(&count(".flame .out")), 0);
+        browser.eval(
+            "(input => { input.value = 'dbiter'; \
+             input.dispatchEvent(new Event('input', { bubbles: true })); }) \
+             (document.querySelector('.flame input'))",
+        );
+        assert_eq!(browser.eval(&count(".flame .found")), 1);
+        let found = browser.eval("document.querySelector('.flame output').textContent");
+        assert!(found.as_str().unwrap().ends_with("% of the time"), "{found}");
+    }
 }
 
 fn unusual_reports_fit(browser: &mut Browser) {

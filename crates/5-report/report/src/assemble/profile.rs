@@ -1,20 +1,24 @@
 //! Where a candidate needs another CPU time per query than the baseline.
 //!
-//! Shares of functions come from samples, and the CPU time per query from slices in which nothing was sampled, of the same
-//! start: so the rows add up to what was measured. Samples of a function vary as counts do; how much more they vary
+//! Shares of functions come from samples, and the CPU time per query from slices in which nothing was sampled, of the
+//! same start: so rows add up to what was measured. Samples of a function vary as counts do; how much more they vary
 //! between starts is estimated over all functions together, because few starts tell little of a single one.
+//!
+//! The control is the noise floor. If its functions differ more than samples explain, intervals are that much wider. A
+//! difference is certain only if it is also larger than the control's of the same row, because equal instances may
+//! truthfully differ there: by their history, or by where their memory lies.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::f64::consts::SQRT_2;
 
 use dbdyno_profile::{Layers, Titles};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role};
-use dbdyno_stats::false_discovery_level;
-use dbdyno_types::profile::Function;
+use dbdyno_stats::{false_discovery_level, median};
+use dbdyno_types::profile::{Frame, Function, Profile};
 use dbdyno_units::{Ratio, Share};
 
 use super::{Measured, cpu_per_query};
-use crate::model::{ProfileDifference, ProfileRow};
+use crate::model::{LeastCertain, ProfileDifference, ProfileRow, Stacks};
 
 /// Share of false discoveries among the differences that are called certain.
 const FALSE_DISCOVERIES: f64 = 0.05;
@@ -22,62 +26,88 @@ const FALSE_DISCOVERIES: f64 = 0.05;
 /// Samples of a function on both sides with which its variation tells something.
 const ENOUGH: f64 = 10.0;
 
-/// The two-sided 95% quantile of the normal distribution.
-const NORMAL: f64 = 1.959_964;
-
 /// Degrees of freedom with which the variation of a single function tells something.
 const FREEDOM: f64 = 3.0;
 
+/// Functions of the control with which their variation tells something.
+const ENOUGH_FUNCTIONS: usize = 20;
+
+/// The two-sided 95% quantile of the normal distribution.
+const NORMAL: f64 = 1.959_964;
+
+/// The median of the squares of values of the normal distribution.
+const MEDIAN_SQUARE: f64 = 0.454_936;
+
+/// Functions with what they call have at least this share of the CPU time, or certainly differ.
+const LEAST_SHARE: f64 = 0.001;
+
+/// More samples of a start are not believed, so that sums do not overflow.
+const MOST_SAMPLES: u64 = 1 << 40;
+
+/// The function of samples without a stack.
+const NO_STACK: &str = "without a stack";
+
 /// What was sampled of one candidate in one start.
-pub(crate) struct Start {
+pub(crate) struct Sampled<'a> {
     /// CPU time per query in µs, in slices that were not sampled.
+    pub(crate) cpu: f64,
+    pub(crate) profile: &'a Profile,
+}
+
+/// Samples by name.
+pub(crate) type Samples = BTreeMap<String, f64>;
+
+/// The samples of a start, added up.
+#[derive(Default)]
+pub(crate) struct Start {
+    /// CPU time per query in µs.
     pub cpu: f64,
     pub samples: f64,
-    /// Samples by function or layer.
-    pub of: BTreeMap<String, f64>,
+    layers: Samples,
+    pub functions: Samples,
+    with_callees: Samples,
+    /// Samples in functions with a name or a source file.
+    known: f64,
 }
 
 impl Measured {
-    /// `None` without samples of both in a common start.
+    /// `None` without samples of both in a common start. The control is the noise floor of the others.
     pub(super) fn profile_difference(
         &self,
         candidate: usize,
         [own, baseline]: [&CandidateRecord; 2],
+        control: Option<&ProfileDifference>,
     ) -> Option<ProfileDifference> {
-        let records = |number: usize| {
-            self.profiles.iter().filter(move |one| one.candidate as usize == number)
-        };
-        if own.role == Role::Baseline || records(candidate).next().is_none() {
+        if own.role == Role::Baseline {
+            return None;
+        }
+        let pairs = self.records(candidate).filter_map(|record| {
+            let base = self.records(0).find(|one| one.restart == record.restart)?;
+            Some([self.sampled(record)?, self.sampled(base)?])
+        });
+        let starts: Vec<[Sampled<'_>; 2]> = pairs.collect();
+        if starts.is_empty() {
             return None;
         }
         let layers = [own, baseline].map(|one| self.layers_of(&one.system));
-        let both = [candidate, 0].into_iter().flat_map(records);
-        let titles = Titles::of(both.map(|one| &one.profile));
-        let starts = |by_layer: bool| -> Vec<[Start; 2]> {
-            let pairs = records(candidate).filter_map(|record| {
-                let base = records(0).find(|one| one.restart == record.restart)?;
-                let layers = |of: usize| by_layer.then_some(&layers[of]);
-                let own = self.start(candidate, record, layers(0), &titles)?;
-                Some([own, self.start(0, base, layers(1), &titles)?])
-            });
-            pairs.collect()
-        };
-        let by_function = starts(false);
-        if by_function.is_empty() {
-            return None;
+        let titles = Titles::of(starts.iter().flatten().map(|one| one.profile));
+        let mut found = difference(&starts, &layers, &titles, control);
+        found.instructions = self.instructions(candidate, &titles);
+        found.cost = [candidate, 0].map(|number| self.cost(number));
+        let [us, baseline_us] = found.total_us;
+        found.interval_us = self.relative[candidate].cpu.map(|ratio| {
+            let end =
+                |end: Ratio| us - baseline_us + baseline_us * (end.get() - ratio.median.get());
+            [ratio.low, ratio.high].map(end)
+        });
+        if own.role == Role::Control {
+            found.stacks = Default::default();
         }
-        let samples = [candidate, 0]
-            .map(|number| records(number).map(|one| one.profile.samples).sum::<u64>());
-        let cut: u64 =
-            [candidate, 0].into_iter().flat_map(records).map(|one| one.profile.cut).sum();
-        Some(ProfileDifference {
-            samples,
-            cut: Share::from_fraction(cut as f64 / samples.iter().sum::<u64>().max(1) as f64),
-            cost: [candidate, 0].map(|number| self.cost(number)),
-            layers: rows(&starts(true)),
-            functions: rows(&by_function),
-            instructions: self.instructions(candidate, &titles),
-        })
+        Some(found)
+    }
+
+    fn records(&self, candidate: usize) -> impl Iterator<Item = &ProfileRecord> {
+        self.profiles.iter().filter(move |one| one.candidate as usize == candidate)
     }
 
     /// The rules for layers of a system, the user's first. Those of a damaged run are left out.
@@ -85,6 +115,12 @@ impl Measured {
         let rules = self.layer_rules.as_deref();
         let own = rules.and_then(|rules| Layers::with_own(rules, system).ok());
         own.unwrap_or_else(|| Layers::of(system))
+    }
+
+    /// `None` without a CPU time, and for a damaged profile.
+    fn sampled<'a>(&self, record: &'a ProfileRecord) -> Option<Sampled<'a>> {
+        let cpu = self.cpu_of_start(record.candidate as usize, record.restart)?;
+        is_consistent(&record.profile).then_some(Sampled { cpu, profile: &record.profile })
     }
 
     /// CPU time per query in µs of a candidate in a start, without samples.
@@ -104,42 +140,144 @@ impl Measured {
 
     /// The CPU time per query in slices that were sampled relative to that in others.
     fn cost(&self, candidate: usize) -> Option<Ratio> {
-        let of = self.profiles.iter().filter(|one| one.candidate as usize == candidate);
         let (mut sampled, mut others) = (0.0, 0.0);
-        for record in of {
+        for record in self.records(candidate) {
             sampled += record.cpu.as_micros_f64();
             others += self.cpu_of_start(candidate, record.restart)? * record.statements as f64;
         }
         (others > 0.0).then(|| Ratio::new(sampled / others))
     }
+}
 
-    fn start(
-        &self,
-        candidate: usize,
-        record: &ProfileRecord,
-        layers: Option<&Layers>,
-        titles: &Titles,
-    ) -> Option<Start> {
-        let cpu = self.cpu_of_start(candidate, record.restart)?;
-        let profile = &record.profile;
-        let mut of: BTreeMap<String, f64> = BTreeMap::new();
-        match layers {
-            Some(layers) => {
-                for (layer, samples) in layers.add_up(&profile.functions, &profile.stacks) {
-                    of.insert(layer.to_owned(), samples as f64);
-                }
-            }
-            None => {
-                let mut names: HashMap<u32, String> = HashMap::new();
-                for stack in &profile.stacks {
-                    let Some(innermost) = stack.frames.first() else { continue };
-                    let function = profile.functions.get(*innermost as usize)?;
-                    let name = names.entry(*innermost).or_insert_with(|| titles.title(function));
-                    *of.entry(name.clone()).or_default() += stack.samples as f64;
-                }
-            }
+/// Whether a stored profile can be added up.
+fn is_consistent(profile: &Profile) -> bool {
+    let is_known = |frame: &Frame| (*frame as usize) < profile.functions.len();
+    let mut stacks = profile.stacks.iter();
+    let samples = stacks.clone().try_fold(0_u64, |sum, stack| sum.checked_add(stack.samples));
+    samples.is_some_and(|samples| (1..=MOST_SAMPLES).contains(&samples))
+        && profile.cut <= MOST_SAMPLES
+        && stacks.all(|stack| stack.frames.iter().all(is_known))
+}
+
+fn samples_of(profile: &Profile) -> u64 {
+    profile.stacks.iter().map(|stack| stack.samples).sum()
+}
+
+/// The difference of a candidate from the baseline, with rules for the layers of each, in starts of both; without its
+/// interval, the cost of sampling and instructions.
+pub(crate) fn difference(
+    starts: &[[Sampled<'_>; 2]],
+    layers: &[Layers; 2],
+    titles: &Titles,
+    control: Option<&ProfileDifference>,
+) -> ProfileDifference {
+    let count = starts.len() as f64;
+    let added: Vec<[Start; 2]> = starts
+        .iter()
+        .map(|[own, base]| {
+            [Start::of(own, &layers[0], titles), Start::of(base, &layers[1], titles)]
+        })
+        .collect();
+    let (layers, _) = rows(&added, |start| &start.layers, control.map(|one| &one.layers[..]));
+    let (functions, deviations) =
+        rows(&added, |start| &start.functions, control.map(|one| &one.functions[..]));
+    let (mut with_callees, _) =
+        rows(&added, |start| &start.with_callees, control.map(|one| &one.with_callees[..]));
+    let total_us = [0, 1].map(|side| added.iter().map(|pair| pair[side].cpu).sum::<f64>() / count);
+    let least = LEAST_SHARE * total_us[0].max(total_us[1]);
+    with_callees.retain(|row| row.certain || row.us.max(row.baseline_us) >= least);
+    let known = added.iter().map(|[own, base]| own.time(own.known) - base.time(base.known));
+    let samples =
+        [0, 1].map(|side| starts.iter().map(|pair| samples_of(pair[side].profile)).sum::<u64>());
+    let cut: u64 = starts.iter().flatten().map(|start| start.profile.cut).sum();
+    ProfileDifference {
+        total_us,
+        interval_us: None,
+        samples,
+        cut: Share::from_fraction(cut as f64 / samples.iter().sum::<u64>().max(1) as f64),
+        cost: [None; 2],
+        layers,
+        functions,
+        with_callees,
+        known_us: known.sum::<f64>() / count,
+        least: least_certain(&added, deviations),
+        stacks: [0, 1].map(|side| stacks(starts, side, titles)),
+        instructions: None,
+    }
+}
+
+/// The stacks of the candidate or of the baseline, over all starts.
+fn stacks(starts: &[[Sampled<'_>; 2]], side: usize, titles: &Titles) -> Stacks {
+    let of = |start: &[Sampled<'_>; 2]| -> Vec<String> {
+        start[side].profile.functions.iter().map(|one| titles.title(one)).collect()
+    };
+    let titles: Vec<Vec<String>> = starts.iter().map(of).collect();
+    let mut functions = titles.concat();
+    functions.sort_unstable();
+    functions.dedup();
+    let mut sums: BTreeMap<Vec<u32>, (u64, f64)> = BTreeMap::new();
+    for (start, titles) in starts.iter().zip(&titles) {
+        let Sampled { cpu, profile } = &start[side];
+        let number = |title: &String| functions.partition_point(|one| one < title) as u32;
+        let numbers: Vec<u32> = titles.iter().map(number).collect();
+        let of_sample = cpu / (samples_of(profile) as f64 * starts.len() as f64);
+        for stack in &profile.stacks {
+            let frames = stack.frames.iter().rev().map(|frame| numbers[*frame as usize]);
+            let sum = sums.entry(frames.collect()).or_default();
+            sum.0 += stack.samples;
+            sum.1 += of_sample * stack.samples as f64;
         }
-        (profile.samples > 0).then_some(Start { cpu, samples: profile.samples as f64, of })
+    }
+    Stacks::without_rare(&functions, sums)
+}
+
+impl Start {
+    fn of(Sampled { cpu, profile }: &Sampled<'_>, layers: &Layers, titles: &Titles) -> Self {
+        let Profile { functions, stacks, .. } = profile;
+        // Functions of the same name are one.
+        let titles: Vec<String> = functions.iter().map(|one| titles.title(one)).collect();
+        let mut known: HashMap<&str, usize> = HashMap::new();
+        let number = |title| {
+            let next = known.len();
+            *known.entry(title).or_insert(next)
+        };
+        let numbers: Vec<usize> = titles.iter().map(String::as_str).map(number).collect();
+        let mut start = Self { cpu: *cpu, ..Self::default() };
+        let (mut own, mut with_callees) = (vec![0.0; known.len()], vec![0.0; known.len()]);
+        for stack in stacks {
+            let samples = stack.samples as f64;
+            start.samples += samples;
+            match stack.frames.first().map(|frame| *frame as usize) {
+                Some(innermost) => {
+                    own[numbers[innermost]] += samples;
+                    let function = &functions[innermost];
+                    if function.name.is_some() || function.source.is_some() {
+                        start.known += samples;
+                    }
+                }
+                None => *start.functions.entry(NO_STACK.to_owned()).or_default() += samples,
+            }
+            let mut once: Vec<usize> =
+                stack.frames.iter().map(|frame| numbers[*frame as usize]).collect();
+            once.sort_unstable();
+            once.dedup();
+            once.into_iter().for_each(|number| with_callees[number] += samples);
+        }
+        let named = |sums: &[f64]| -> Samples {
+            let all = known.iter().map(|(title, number)| ((*title).to_owned(), sums[*number]));
+            all.filter(|(_, samples)| *samples > 0.0).collect()
+        };
+        start.functions.extend(named(&own));
+        start.with_callees = named(&with_callees);
+        let of_layers = layers.add_up(functions, stacks).into_iter();
+        start.layers =
+            of_layers.map(|(layer, samples)| (layer.to_owned(), samples as f64)).collect();
+        start
+    }
+
+    /// The CPU time per query in µs that so many samples stand for.
+    fn time(&self, samples: f64) -> f64 {
+        samples * self.cpu / self.samples
     }
 }
 
@@ -148,33 +286,39 @@ pub(super) fn is_in_kernel(function: &Function) -> bool {
 }
 
 /// The CPU time per query and its variance if samples were counts.
-fn time_of(start: &Start, name: &str) -> (f64, f64) {
-    let samples = start.of.get(name).copied().unwrap_or_default();
-    let of_sample = start.cpu / start.samples;
+fn time_of(start: &Start, samples: &Samples, name: &str) -> (f64, f64) {
+    let samples = samples.get(name).copied().unwrap_or_default();
     // A function that is never seen may have been seen once.
-    (samples * of_sample, samples.max(1.0) * of_sample * of_sample)
+    (start.time(samples), samples.max(1.0) * start.time(1.0).powi(2))
 }
 
-fn rows(starts: &[[Start; 2]]) -> Vec<ProfileRow> {
-    let names = names(starts);
+/// All rows, the largest difference first; and by how many deviations of counts one must differ to be certain.
+fn rows(
+    starts: &[[Start; 2]],
+    of: fn(&Start) -> &Samples,
+    control: Option<&[ProfileRow]>,
+) -> (Vec<ProfileRow>, f64) {
+    let control = control.unwrap_or_default();
+    let names = names(starts, of);
     let (times, differences): (Vec<[f64; 2]>, Vec<Difference>) =
-        names.iter().map(|name| mean(starts, name)).unzip();
-    let all = names.into_iter().zip(times).zip(judged(&differences));
-    let rows = all.map(|((name, [us, baseline_us]), (half_width_us, certain))| ProfileRow {
-        name: name.to_owned(),
-        us,
-        baseline_us,
-        half_width_us,
-        certain,
-    });
-    let mut rows: Vec<ProfileRow> = rows.collect();
+        names.iter().map(|name| mean(starts, of, name)).unzip();
+    let Judged { rows: judged, deviations } = judged(&differences, between_instances(control));
+    let floors: HashMap<&str, f64> =
+        control.iter().map(|row| (row.name.as_str(), row.difference().abs())).collect();
+    let all = names.into_iter().zip(times).zip(judged);
+    let row = |((name, [us, baseline_us]), (half_width_us, certain)): ((&str, [f64; 2]), _)| {
+        let row = ProfileRow { name: name.to_owned(), us, baseline_us, half_width_us, certain };
+        let floor = floors.get(name).copied().unwrap_or_default();
+        ProfileRow { certain: certain && row.difference().abs() > floor, ..row }
+    };
+    let mut rows: Vec<ProfileRow> = all.map(row).collect();
     rows.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
-    rows
+    (rows, deviations)
 }
 
-/// The functions or layers in which something was sampled.
-pub(crate) fn names(starts: &[[Start; 2]]) -> BTreeSet<&str> {
-    starts.iter().flatten().flat_map(|start| start.of.keys()).map(String::as_str).collect()
+/// The names under which something was sampled.
+pub(crate) fn names(starts: &[[Start; 2]], of: fn(&Start) -> &Samples) -> BTreeSet<&str> {
+    starts.iter().flatten().flat_map(|start| of(start).keys()).map(String::as_str).collect()
 }
 
 /// A difference in CPU time per query, the mean of some starts.
@@ -199,19 +343,24 @@ impl Difference {
     }
 }
 
-/// The mean CPU time per query in µs of a function or layer on both sides, and its difference.
-pub(crate) fn mean(starts: &[[Start; 2]], name: &str) -> ([f64; 2], Difference) {
+/// The mean CPU time per query in µs under a name on both sides, and its difference.
+pub(crate) fn mean(
+    starts: &[[Start; 2]],
+    of: fn(&Start) -> &Samples,
+    name: &str,
+) -> ([f64; 2], Difference) {
     let count = starts.len() as f64;
     let mut sums = (0.0, 0.0, 0.0);
     let mut differences = Vec::new();
     for [own, base] in starts {
-        let ((us, of_own), (baseline_us, of_base)) = (time_of(own, name), time_of(base, name));
+        let [(us, of_own), (baseline_us, of_base)] =
+            [own, base].map(|start| time_of(start, of(start), name));
         sums = (sums.0 + us, sums.1 + baseline_us, sums.2 + of_own + of_base);
         differences.push(us - baseline_us);
     }
     let us = differences.iter().sum::<f64>() / count;
     let variance = sums.2 / count;
-    let samples: f64 = starts.iter().flatten().filter_map(|start| start.of.get(name)).sum();
+    let samples: f64 = starts.iter().flatten().filter_map(|start| of(start).get(name)).sum();
     let squares: f64 = differences.iter().map(|one| (one - us).powi(2)).sum();
     let is_enough = samples >= ENOUGH * 2.0 * count;
     let scatter = if is_enough { (squares / variance, count - 1.0) } else { (0.0, 0.0) };
@@ -219,17 +368,55 @@ pub(crate) fn mean(starts: &[[Start; 2]], name: &str) -> ([f64; 2], Difference) 
     ([sums.0 / count, sums.1 / count], difference)
 }
 
-/// Half of the 95% interval of each difference in µs, and whether it is certain among all of them.
-pub(crate) fn judged(differences: &[Difference]) -> Vec<(f64, bool)> {
+pub(crate) struct Judged {
+    /// Half of the 95% interval of each difference in µs, and whether it is certain among all of them.
+    pub rows: Vec<(f64, bool)>,
+    /// By how many deviations of counts a difference must differ from 0 to be certain.
+    deviations: f64,
+}
+
+/// Judges differences whose deviations are at least so many times as large as samples explain.
+pub(crate) fn judged(differences: &[Difference], factor: f64) -> Judged {
     let squares: f64 = differences.iter().map(|one| one.scatter.0).sum();
     let freedom: f64 = differences.iter().map(|one| one.scatter.1).sum();
     let inflation = if freedom > 0.0 { (squares / freedom).max(1.0) } else { 1.0 };
-    let deviation = |one: &Difference| (one.variance * inflation.max(one.inflation)).sqrt();
+    let deviation =
+        |one: &Difference| factor * (one.variance * inflation.max(one.inflation)).sqrt();
     let p_values: Vec<f64> =
         differences.iter().map(|one| two_sided(one.us / deviation(one))).collect();
     let level = false_discovery_level(&p_values, FALSE_DISCOVERIES);
     let all = differences.iter().zip(p_values);
-    all.map(|(one, p)| (NORMAL * deviation(one), p <= level)).collect()
+    let rows = all.map(|(one, p)| (NORMAL * deviation(one), p <= level)).collect();
+    Judged { rows, deviations: factor * inflation.sqrt() * quantile(level) }
+}
+
+/// By how much two equal instances differ more than their samples explain. A median, because a few functions may
+/// truthfully differ.
+fn between_instances(control: &[ProfileRow]) -> f64 {
+    // As many samples as are enough, from the width of the interval.
+    let largest = NORMAL * (2.0 / ENOUGH).sqrt();
+    let has_enough = |row: &&ProfileRow| row.half_width_us < largest * row.us.max(row.baseline_us);
+    let square = |row: &ProfileRow| (NORMAL * row.difference() / row.half_width_us).powi(2);
+    let squares: Vec<f64> = control.iter().filter(has_enough).map(square).collect();
+    match median(&squares) {
+        Some(median) if squares.len() >= ENOUGH_FUNCTIONS => {
+            (median / MEDIAN_SQUARE).max(1.0).sqrt()
+        }
+        _ => 1.0,
+    }
+}
+
+/// The smallest differences that are certain, if a function must differ by so many deviations.
+fn least_certain(starts: &[[Start; 2]], deviations: f64) -> LeastCertain {
+    let count = starts.len() as f64;
+    let mean = |of: fn(&[Start; 2]) -> f64| starts.iter().map(of).sum::<f64>() / count;
+    let of_sample = mean(|[own, _]| own.time(1.0));
+    // k samples of a new function and one of the baseline in each start differ by k / √(k + starts) deviations.
+    let square = deviations.powi(2);
+    let samples = (square + (square.powi(2) + 4.0 * square * count).sqrt()) / 2.0;
+    let us = LeastCertain::SHARE * mean(|[_, base]| base.cpu);
+    let variance = us * mean(|[own, base]| own.time(1.0) + base.time(1.0)) / count;
+    LeastCertain { new_us: samples * of_sample / count, change_us: deviations * variance.sqrt() }
 }
 
 /// The probability of a value at least as far from 0 in a normal distribution.
@@ -237,39 +424,180 @@ fn two_sided(value: f64) -> f64 {
     libm::erfc(value.abs() / SQRT_2)
 }
 
+/// The value of which this is the probability.
+fn quantile(probability: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 40.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if two_sided(middle) > probability {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
 #[cfg(test)]
 mod tests {
+    use dbdyno_types::profile::Stack;
+
     use super::*;
 
     fn start(cpu: f64, of: &[(&str, f64)]) -> Start {
-        let of: BTreeMap<String, f64> =
-            of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-        Start { cpu, samples: of.values().sum(), of }
+        let functions: Samples = of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        Start { cpu, samples: functions.values().sum(), functions, ..Start::default() }
+    }
+
+    fn functions(starts: &[[Start; 2]], control: Option<&[ProfileRow]>) -> (Vec<ProfileRow>, f64) {
+        rows(starts, |start| &start.functions, control)
     }
 
     #[test]
     fn probabilities_are_those_of_the_normal_distribution() {
         for (value, p) in [(0.0, 1.0), (1.0, 0.317_311), (-1.959_964, 0.05), (4.0, 6.334e-5)] {
             assert!((two_sided(value) - p).abs() < 1e-6, "{value}: {}", two_sided(value));
+            assert!((quantile(two_sided(value)) - value.abs()).abs() < 1e-6, "{value}");
         }
+    }
+
+    /// Four starts of a candidate whose `memcmp` is slower.
+    fn slower_memcmp() -> Vec<[Start; 2]> {
+        let pair = |number: i32| {
+            let noise = f64::from(number % 2) * 20.0;
+            let same = [("parse", 1_000.0 + noise), ("read", 2_000.0 - noise)];
+            let slower = [&same[..], &[("memcmp", 1_500.0)]].concat();
+            let base = [&same[..], &[("memcmp", 1_000.0)]].concat();
+            [start(45.0, &slower), start(40.0, &base)]
+        };
+        (0..4).map(pair).collect()
     }
 
     #[test]
     fn rows_add_up_to_the_difference_and_the_certain_one_is_found() {
-        let starts: Vec<[Start; 2]> = (0..4)
-            .map(|number| {
-                let noise = f64::from(number % 2) * 20.0;
-                let same = [("parse", 1_000.0 + noise), ("read", 2_000.0 - noise)];
-                let slower = [&same[..], &[("memcmp", 1_500.0)]].concat();
-                let base = [&same[..], &[("memcmp", 1_000.0)]].concat();
-                [start(45.0, &slower), start(40.0, &base)]
-            })
-            .collect();
-        let rows = rows(&starts);
+        let (rows, _) = functions(&slower_memcmp(), None);
         let sum: f64 = rows.iter().map(ProfileRow::difference).sum();
         assert!((sum - 5.0).abs() < 1e-9, "{rows:?}");
         assert_eq!((rows[0].name.as_str(), rows[0].certain), ("memcmp", true));
         assert!(rows[1..].iter().all(|row| !row.certain), "{rows:?}");
         assert!(rows[0].half_width_us < 0.5, "{rows:?}");
+    }
+
+    #[test]
+    fn certain_difference_is_larger_than_the_controls() {
+        let starts = slower_memcmp();
+        let of_control = |difference: f64| ProfileRow {
+            name: "memcmp".to_owned(),
+            us: 10.0 + difference,
+            baseline_us: 10.0,
+            half_width_us: 0.4,
+            certain: false,
+        };
+        let is_certain =
+            |control: f64| functions(&starts, Some(&[of_control(control)])).0[0].certain;
+        let size = functions(&starts, None).0[0].difference();
+        assert!(is_certain(0.9 * size) && is_certain(-0.9 * size));
+        assert!(!is_certain(1.1 * size) && !is_certain(-1.1 * size));
+        // All functions of the control differ by twice what samples explain.
+        let wide = vec![of_control(0.4 / NORMAL * 2.0 * MEDIAN_SQUARE.sqrt()); ENOUGH_FUNCTIONS];
+        let widths =
+            [None, Some(&wide[..])].map(|control| functions(&starts, control).0[0].half_width_us);
+        assert!((widths[1] / widths[0] - 2.0).abs() < 1e-6, "{widths:?}");
+    }
+
+    /// Samples of 200 functions, of which one takes 5% and `more` of the time.
+    fn drawn(seed: &mut u64, more: f64) -> Start {
+        let mut weights = vec![0.95 / 199.0; 199];
+        weights.push(0.05 + more);
+        let ends: Vec<f64> = weights
+            .iter()
+            .scan(0.0, |sum, weight| {
+                *sum += weight;
+                Some(*sum)
+            })
+            .collect();
+        let mut counts = vec![0.0; 200];
+        for _ in 0..2_000 {
+            *seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let at = (*seed >> 11) as f64 / (1_u64 << 53) as f64 * (1.0 + more);
+            counts[ends.partition_point(|end| *end <= at).min(199)] += 1.0;
+        }
+        let names: Vec<String> = (0..200).map(|number| format!("f{number}")).collect();
+        let of: Vec<(&str, f64)> = names.iter().map(String::as_str).zip(counts).collect();
+        start(40.0 * (1.0 + more), &of)
+    }
+
+    #[test]
+    fn planted_function_is_named_first_and_equal_servers_have_none() {
+        let mut seed = 20_260_301;
+        let (mut found, mut false_ones) = (0, 0);
+        for _ in 0..40 {
+            let mut starts = |more: f64| -> Vec<[Start; 2]> {
+                (0..3).map(|_| [drawn(&mut seed, more), drawn(&mut seed, 0.0)]).collect()
+            };
+            let (planted, equal) = (starts(0.03), starts(0.0));
+            let (rows, deviations) = functions(&planted, None);
+            found += u32::from(rows[0].name == "f199" && rows[0].certain);
+            let least = least_certain(&planted, deviations);
+            assert!((0.3..1.2).contains(&least.change_us), "of 1.2 µs: {least:?}");
+            assert!(least.new_us < least.change_us, "{least:?}");
+            false_ones += u32::from(functions(&equal, None).0.iter().any(|row| row.certain));
+        }
+        assert!(found >= 37, "found in {found} of 40 runs");
+        assert!(false_ones <= 6, "a false discovery in {false_ones} of 40 runs");
+    }
+
+    fn function(name: &str) -> Function {
+        let name = Some(name.to_owned());
+        Function { module: "mariadbd".to_owned(), name, source: None, start: 0 }
+    }
+
+    #[test]
+    fn recursive_function_counts_once_per_stack() {
+        let functions = ["main", "sort", "swap"].map(function).to_vec();
+        let stack = |frames: &[u32], samples| Stack { frames: frames.to_vec(), samples };
+        let stacks = vec![
+            stack(&[2, 1, 1, 1, 0], 50),
+            stack(&[1, 1, 0], 30),
+            stack(&[0], 15),
+            stack(&[], 5),
+        ];
+        let profile = Profile { functions, stacks, samples: 100, ..Profile::default() };
+        assert!(is_consistent(&profile));
+        let sampled = || Sampled { cpu: 10.0, profile: &profile };
+        let layers = [(); 2].map(|()| Layers::of("mariadb"));
+        let found = difference(&[[sampled(), sampled()]], &layers, &Titles::of([]), None);
+        let of = |rows: &[ProfileRow], name: &str| {
+            rows.iter().find(|row| row.name == name).map(|row| (row.us * 10.0).round())
+        };
+        assert_eq!(of(&found.functions, "sort"), Some(30.0));
+        assert_eq!(of(&found.with_callees, "sort"), Some(80.0));
+        assert_eq!(of(&found.with_callees, "main"), Some(95.0));
+        for rows in [&found.functions, &found.layers] {
+            let sum: f64 = rows.iter().map(|row| row.us).sum();
+            assert!((sum - 10.0).abs() < 1e-9, "{rows:?}");
+        }
+        assert!((found.stacks[0].total_us() - 10.0).abs() < 1e-9);
+        assert_eq!(found.samples, [100, 100]);
+    }
+
+    #[test]
+    fn damaged_profiles_are_recognized() {
+        let stack = |frames: &[u32], samples| Stack { frames: frames.to_vec(), samples };
+        let is_whole = |stacks: &[Stack], cut| {
+            let functions = vec![function("main")];
+            is_consistent(&Profile {
+                functions,
+                stacks: stacks.to_vec(),
+                cut,
+                ..Profile::default()
+            })
+        };
+        assert!(is_whole(&[stack(&[0], 1)], 0));
+        assert!(!is_whole(&[stack(&[1], 1)], 0) && !is_whole(&[], 0));
+        assert!(!is_whole(&[stack(&[0], u64::MAX), stack(&[], 1)], 0));
+        assert!(!is_whole(&[stack(&[0], 1)], u64::MAX));
     }
 }

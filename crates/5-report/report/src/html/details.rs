@@ -54,11 +54,7 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                     p.muted { (engine_counters::KEY) }
                 }
                 (other_plans(report, microbenchmark))
-                @let profiles = profile::of_microbenchmark(report, microbenchmark);
-                @if !profiles.is_empty() {
-                    @for table in &profiles { (document::table(table)) }
-                    p.muted { (profile::KEY) }
-                }
+                (document::blocks(&profile::of_microbenchmark(report, microbenchmark)))
                 (document::table(&operations::measurements(report, microbenchmark)))
             }
         }

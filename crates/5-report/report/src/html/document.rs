@@ -74,6 +74,7 @@ fn chart(chart: &Chart) -> Markup {
                 }
             }
             Chart::Heat(series, is_sweep) => { (heat_table(series, *is_sweep)) }
+            Chart::Flame(flame) => { (flame.draw()) }
         }
     }
 }

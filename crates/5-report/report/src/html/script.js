@@ -77,6 +77,8 @@
     opener = null;
   });
   dialog.addEventListener("keydown", (event) => {
+    // In a text field the arrow keys move the cursor.
+    if (event.target.matches("input")) return;
     // In a box that scrolls sideways the arrow keys scroll the box.
     const box = event.target.closest(".scroll");
     if (box && box.scrollWidth > box.clientWidth) return;
@@ -94,6 +96,59 @@
     if (at < 0 || to === undefined || !all[to]) return;
     event.preventDefault();
     all[to].focus();
+  });
+
+  // Flame graphs: a click on a box gives it the whole width, a search marks functions.
+  const nameOf = (box) => box.querySelector("title").textContent.split("\n")[0];
+  const boxes = (flame) => [...flame.querySelectorAll(".frame")];
+  // Where a box is if nothing is enlarged: left end, width and row.
+  const placeOf = (box) => {
+    box.dataset.place ??= ["x", "width", "y"].map((name) => parseFloat(box.getAttribute(name)));
+    return box.dataset.place.split(",").map(Number);
+  };
+  const enlarge = (flame, target) => {
+    const [from, size, row] = placeOf(target);
+    // Positions are rounded.
+    const covers = (x, width) => x <= from + 0.02 && x + width >= from + size - 0.02;
+    for (const box of boxes(flame)) {
+      const [x, width, y] = placeOf(box);
+      const above = y < row && covers(x, width);
+      const inside = y >= row && x >= from - 0.02 && x + width <= from + size + 0.02;
+      box.classList.toggle("out", !above && !inside);
+      const [left, shown] = above ? [0, 100] : [(100 * (x - from)) / size, (100 * width) / size];
+      box.setAttribute("x", left + "%");
+      box.setAttribute("width", shown + "%");
+      let text = box.querySelector("text");
+      if (!text) {
+        text = document.createElementNS(box.namespaceURI, "text");
+        text.setAttribute("x", 3);
+        text.setAttribute("y", 12);
+        box.append(text);
+      }
+      text.textContent = shown >= 2 ? nameOf(box) : "";
+    }
+  };
+  document.addEventListener("click", (event) => {
+    const flame = event.target.closest(".flame");
+    const all = flame && boxes(flame);
+    if (!all || !all.length) return;
+    const box = event.target.closest(".frame");
+    if (box || event.target.matches("button")) enlarge(flame, box ?? all[0]);
+  });
+  document.addEventListener("input", (event) => {
+    const flame = event.target.closest(".flame");
+    if (!flame) return;
+    const wanted = event.target.value.trim().toLowerCase();
+    flame.classList.toggle("searching", wanted !== "");
+    // What a found function calls is counted with it.
+    let [sum, end] = [0, 0];
+    boxes(flame).forEach((box, number) => {
+      const found = wanted !== "" && number > 0 && nameOf(box).toLowerCase().includes(wanted);
+      box.classList.toggle("found", found);
+      const [x, width] = placeOf(box);
+      if (found && x >= end - 0.02) [sum, end] = [sum + width, x + width];
+    });
+    flame.querySelector("output").textContent = wanted && `${sum.toFixed(1)}% of the time`;
   });
 
   // An address with a microbenchmark's fragment opens its details.

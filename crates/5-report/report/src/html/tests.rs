@@ -345,3 +345,29 @@ fn thirty_releases_are_shown_in_order() {
     assert!(few.contains("id=\"series\"") && !few.contains("Every candidate relative to"));
     assert!(!render(&sample::report()).contains("id=\"series\""));
 }
+
+#[test]
+fn profiles_have_an_overview_tables_and_flame_graphs() {
+    let mut report = sample::profiled(&["scan_range=100", "insert_range=100"]);
+    let page = render(&report);
+    check_ids_and_scopes(&page);
+    assert_eq!(page.matches("class=\"graph\"").count(), 2 * 2);
+    for part in ["id=\"why\"", "myrocks needs ", "Functions of myrocks", "Flame graphs of myrocks"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.contains("href=\"#m1\"") && page.contains("class=\"frame more4\""));
+    assert!(!page.contains(" style=\""), "the policy forbids it");
+    let evil = "<script>alert(1)</script>\"\u{202e}";
+    for row in report.microbenchmarks.iter_mut().flat_map(|one| &mut one.rows) {
+        let profile = row.profile.as_mut().unwrap();
+        let rows = [&mut profile.layers, &mut profile.functions, &mut profile.with_callees];
+        rows.into_iter().flatten().for_each(|one| one.name.push_str(evil));
+        let stacks = profile.stacks.iter_mut().flat_map(|one| &mut one.functions);
+        stacks.for_each(|name| name.push_str(evil));
+    }
+    let page = render(&report);
+    assert_eq!(page.matches("<script>").count(), 1, "only the page's own script");
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;\u{fffd}"));
+    assert!(!render(&sample::servers()).contains("id=\"why\""));
+}

@@ -120,8 +120,6 @@ mod tests {
         let covered = [0.931, 0.94].map(|share| Some(Share::from_fraction(share)));
         ProfileDifference {
             samples: [1_000; 2],
-            cut: Share::default(),
-            cost: [None; 2],
             layers: Vec::new(),
             functions: vec![
                 row("a", 1.28, true),
@@ -136,6 +134,7 @@ mod tests {
                 not_counted,
                 functions: BTreeMap::from(functions),
             }),
+            ..ProfileDifference::default()
         }
     }
 

@@ -1,137 +1,538 @@
-//! Where a candidate needs another CPU time per query than the baseline: layers and functions.
+//! Where a candidate needs another CPU time per query than the baseline: in words, layers, functions and flame graphs.
 
-use dbdyno_text::{Cell, Column, Csv, Row, Table, Tone, cut};
+use dbdyno_profile::UNKNOWN;
+use dbdyno_text::{Cell, Column, Csv, Fact, Facts, Interval, Row, Style, Table, Text, Tone, cut};
+use dbdyno_units::grouped;
 
-use super::{Output, Section, instructions};
-use crate::figures::{compact, micros, number, ratio};
+use super::{Block, Chart, Output, Section, instructions};
+use crate::charts::flame::Flame;
+use crate::figures::{number, plus_minus, ratio, signed_us, size_of, tiny, us};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
-use crate::model::{MicrobenchmarkRows, ProfileDifference, ProfileRow, Report};
+use crate::model::{
+    CounterFigure, LeastCertain, MicrobenchmarkRows, ProfileDifference, ProfileRow,
+    RelativeCounter, Report, Role, Verdict,
+};
 
-/// So many functions of a candidate are shown; the table in CSV has all.
-const SHOWN: usize = 15;
+/// Results of which a terminal has tables at most, instead of a few lines.
+const FEW: usize = 3;
+
+/// Layers that do not certainly differ are shown from this share of the CPU time on.
+const LEAST_DIFFERENCE: f64 = 0.01;
+
+/// Functions that have this share of the CPU time of both, with what they call, explain nothing.
+const EVERYTHING: f64 = 0.9;
+
+/// So many functions are shown where none certainly differs.
+const UNCERTAIN: usize = 3;
 
 const LONGEST_IN_TABLE: usize = 44;
 
-pub(crate) const KEY: &str = "profile: CPU time per query in µs, of a function without what it calls. Shares are those of \
-     samples in slices of their own, scaled to the CPU time of measured slices: rows add up to it. Grey: not certain, \
-     with 5% false discoveries among those that are. More time is slower work or more work: counters of the engine tell.";
+const LONGEST_IN_SENTENCE: usize = 40;
 
-/// The tables of all profiled microbenchmarks, of one candidate if it is named, and what they mean.
-pub(crate) fn profiles(report: &Report, candidate: Option<&str>, output: Output) -> Section {
-    let mut section = Section::new("profile", "");
+const LONGEST_IN_HEADING: usize = 14;
+
+const KEY: &str = "profile: CPU time per query in µs. Shares are those of sampled slices, scaled to the CPU time \
+     of slices that were not sampled, so that rows add up to it. Within noise: not certain, with 5% false discoveries \
+     among those that are, or not larger than the control's difference. More time is slower work or more work: \
+     executed instructions and the engine's counters tell which.";
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// So many functions.
+    Largest(usize),
+    Everything,
+}
+
+const ON_TERMINAL: Extent = Extent::Largest(12);
+
+const ON_PAGE: Extent = Extent::Largest(25);
+
+/// A candidate with a profile on a microbenchmark.
+#[derive(Clone, Copy)]
+pub(crate) struct Explained<'r> {
+    report: &'r Report,
+    pub(crate) member: &'r MicrobenchmarkRows,
+    pub(crate) row: &'r Compared,
+    pub(crate) profile: &'r ProfileDifference,
+}
+
+/// Those of one candidate and one microbenchmark if they are named; the control only if it is named or alone.
+pub(crate) fn explained<'r>(
+    report: &'r Report,
+    candidate: Option<&str>,
+    microbenchmark: Option<&str>,
+) -> Vec<Explained<'r>> {
+    let is_alone = report.candidates.iter().all(|one| one.role != Role::Candidate);
+    let is_wanted = |row: &&Compared| match candidate {
+        Some(name) => row.candidate == name,
+        None => is_alone || row.role == Role::Candidate,
+    };
+    let mut all = Vec::new();
     for member in &report.microbenchmarks {
-        let rows =
-            member.rows.iter().filter(|row| candidate.is_none_or(|one| row.candidate == one));
-        let tables: Vec<Table> = rows.flat_map(|row| tables(report, row, output)).collect();
-        if tables.is_empty() {
-            continue;
+        if microbenchmark.is_none_or(|name| member.name == name) {
+            let rows = member.rows.iter().filter(is_wanted);
+            all.extend(rows.filter_map(|row| {
+                Some(Explained { report, member, row, profile: row.profile.as_ref()? })
+            }));
         }
-        let title = with_clients(&member.name, member.clients, report.is_sweep());
-        section.title(title, "where CPU time is spent");
-        tables.into_iter().for_each(|table| section.push(table));
     }
-    if !section.blocks.is_empty() {
-        section.note(KEY);
+    all
+}
+
+/// The answer on a terminal: a section per result, and what it means; empty without results.
+pub(crate) fn why(
+    report: &Report,
+    candidate: Option<&str>,
+    microbenchmark: Option<&str>,
+    everything: bool,
+) -> Vec<Section> {
+    let all = explained(report, candidate, microbenchmark);
+    let is_short = all.len() > FEW && !everything;
+    let extent = if everything { Extent::Everything } else { ON_TERMINAL };
+    let section = |one: &Explained<'_>| {
+        let mut section = Section::new("why", one.title());
+        section.push(Text::new(one.answer()).style(Style::Strong));
+        if is_short {
+            section.push(one.largest());
+            return section;
+        }
+        for (table, title, about) in one.tables(extent) {
+            section.title(title, about);
+            section.push(table);
+        }
+        section.title("notes", "");
+        section.push(one.notes());
+        section
+    };
+    let mut sections: Vec<Section> = all.iter().map(section).collect();
+    if !sections.is_empty() {
+        let mut key = Section::new("key", "key");
+        key.note(KEY);
+        if is_short {
+            key.note("dbdyno why DIR CANDIDATE MICROBENCHMARK prints layers and functions.");
+        } else if !everything {
+            key.note("--details prints all layers and functions.");
+        }
+        sections.push(key);
     }
+    sections
+}
+
+/// The largest certain differences of all results.
+pub(crate) fn summary(report: &Report, output: Output) -> Section {
+    let mut section = Section::new("why", "Where CPU time differs");
+    let all = explained(report, None, None);
+    if all.is_empty() {
+        return section;
+    }
+    if output == Output::Terminal {
+        for one in &all {
+            section.title(one.title(), "");
+            section.push(Text::new(one.answer()));
+            section.push(one.largest());
+        }
+        return section;
+    }
+    let names = ["microbenchmark", "candidate"].map(Column::name);
+    let texts = ["layers, µs", "functions, µs"].map(Column::text);
+    let columns = names.into_iter().chain([Column::number("difference µs")]).chain(texts);
+    let mut table = Table::new(columns)
+        .class("facts")
+        .caption("Layers and functions with the largest certain differences in CPU time per query");
+    for one in &all {
+        let mut microbenchmark = Cell::text(one.title());
+        if output == Output::Page {
+            let mut members = report.microbenchmarks.iter();
+            let index = members.position(|member| std::ptr::eq(member, one.member));
+            microbenchmark = microbenchmark.link(format!("m{}", index.unwrap_or_default()));
+        }
+        let list = |rows: &[ProfileRow], most: usize| {
+            Cell::text(one.list(rows, most).unwrap_or_else(|| "–".to_owned()))
+        };
+        table.push(Row::new([
+            microbenchmark,
+            Cell::text(&one.row.candidate),
+            one.total(),
+            list(&one.profile.layers, 3),
+            list(&one.profile.functions, 5),
+        ]));
+    }
+    section.push(table);
+    section.note(KEY);
     section
 }
 
-/// The tables of a microbenchmark on the page.
-pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) -> Vec<Table> {
-    member.rows.iter().flat_map(|row| tables(report, row, Output::Page)).collect()
+/// The profiles of a microbenchmark on the page.
+pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) -> Vec<Block> {
+    let all = explained(report, None, Some(&member.name));
+    let all: Vec<_> = all.into_iter().filter(|one| std::ptr::eq(one.member, member)).collect();
+    let mut blocks: Vec<Block> = Vec::new();
+    for (at, one) in all.iter().enumerate() {
+        blocks.push(Text::default().strong(one.answer()).into());
+        let mut tables = one.tables(ON_PAGE).into_iter();
+        blocks.extend(tables.next().map(|(table, ..)| Block::Table(table)));
+        let functions = tables.flat_map(|(table, title, about)| {
+            [Block::Title(title.to_owned(), about.to_owned()), Block::Table(table)]
+        });
+        let candidate = &one.row.candidate;
+        let all_functions = Text::new("functions.csv has all functions.").style(Style::Dim);
+        let functions = functions.chain([all_functions.into()]).collect();
+        blocks.push(Block::Details(format!("Functions of {candidate}"), functions));
+        blocks.extend(one.flame_graphs(at == 0));
+        blocks.push(one.notes().into());
+    }
+    if !blocks.is_empty() {
+        blocks.push(Text::new(KEY).style(Style::Dim).into());
+    }
+    blocks
 }
 
-fn tables(report: &Report, row: &Compared, output: Output) -> Vec<Table> {
-    let Some(profile) = &row.profile else { return Vec::new() };
-    let ProfileDifference { layers, functions, .. } = profile;
-    let of = |title: &str, rows: &[ProfileRow], most: usize| {
-        let numbers = [report.baseline.as_str(), row.candidate.as_str(), "difference"];
-        let numbers = numbers.map(|title| Column::number(cut(title, 14)));
-        let name = Column::name(title).most(LONGEST_IN_TABLE);
-        let is_counted = title == "function" && profile.instructions.is_some();
-        let executed = is_counted.then(|| Column::number("instructions per query"));
-        let mut table = Table::new([name].into_iter().chain(numbers).chain(executed))
+impl Explained<'_> {
+    fn title(&self) -> String {
+        with_clients(&self.member.name, self.member.clients, self.report.is_sweep())
+    }
+
+    /// Whether the CPU time per query certainly differs.
+    const fn is_certain(&self) -> bool {
+        matches!(self.row.cpu_verdict, Verdict::Better | Verdict::Worse)
+    }
+
+    fn difference_us(&self) -> f64 {
+        let [us, baseline_us] = self.profile.total_us;
+        us - baseline_us
+    }
+
+    /// The difference in a sentence.
+    fn answer(&self) -> String {
+        let [own, base] = self.profile.total_us.map(us);
+        let (candidate, baseline) = (&self.row.candidate, &self.report.baseline);
+        let (word, sign) = if self.difference_us() < 0.0 { ("less", -1.0) } else { ("more", 1.0) };
+        let needs = format!(
+            "{candidate} needs {} µs {word} CPU time per query than {baseline} ({own} against {base}",
+            us(self.difference_us().abs())
+        );
+        match self.profile.interval_us {
+            None => format!("{needs}; too few blocks for an interval)"),
+            Some(ends) if self.is_certain() => {
+                let mut ends = ends.map(|end| (sign * end).max(0.0));
+                ends.sort_unstable_by(f64::total_cmp);
+                format!("{needs}; 95%: {} to {})", us(ends[0]), us(ends[1]))
+            }
+            Some([low, high]) => format!(
+                "no certain difference in CPU time per query between {candidate} and {baseline} \
+                 ({own} against {base} µs; 95%: {} to {})",
+                signed_us(low),
+                signed_us(high)
+            ),
+        }
+    }
+
+    /// The largest certain differences in a few lines.
+    fn largest(&self) -> Facts {
+        let parts =
+            [("layers", &self.profile.layers, 3), ("functions", &self.profile.functions, 5)];
+        let none = || "no certain difference".to_owned();
+        let fact = |(label, rows, most): (&str, &Vec<ProfileRow>, usize)| {
+            Fact::new(label, self.list(rows, most).unwrap_or_else(none))
+        };
+        Facts::new(parts.map(fact)).indent(2)
+    }
+
+    /// The certain differences among rows, the largest first; `None` without any.
+    fn list(&self, rows: &[ProfileRow], most: usize) -> Option<String> {
+        let text = |one: &ProfileRow| {
+            let name = cut(&one.name, LONGEST_IN_SENTENCE);
+            let share = self.share(one.difference()).map(|share| format!(" ({share})"));
+            format!("{name} {}{}", signed_us(one.difference()), share.unwrap_or_default())
+        };
+        let certain: Vec<String> =
+            rows.iter().filter(|one| one.certain).take(most).map(text).collect();
+        (!certain.is_empty()).then(|| certain.join(", "))
+    }
+
+    /// A part of the difference in percent; `None` if there may be no difference.
+    fn share(&self, part_us: f64) -> Option<String> {
+        let percent = 100.0 * part_us / self.difference_us();
+        self.is_certain().then(|| match percent {
+            ..-0.5 => format!("−{:.0}%", percent.abs()),
+            ..0.5 => "<1%".to_owned(),
+            _ => format!("{percent:.0}%"),
+        })
+    }
+
+    /// Tables of layers, of functions, and of functions with what they call, with their titles.
+    fn tables(&self, extent: Extent) -> Vec<(Table, &'static str, &'static str)> {
+        let ProfileDifference { layers, functions, with_callees, total_us, .. } = self.profile;
+        let everything = extent == Extent::Everything;
+        let least = LEAST_DIFFERENCE * total_us[0].max(total_us[1]);
+        let is_large = |one: &&ProfileRow| one.certain || one.difference().abs() >= least;
+        let shown: Vec<&ProfileRow> =
+            layers.iter().filter(|one| everything || is_large(one)).collect();
+        let mut of_layers = self.table("layer", &shown);
+        self.add_others(&mut of_layers, "layers", layers, shown.len());
+        of_layers.push(self.sum());
+        let mut tables = vec![(of_layers, "layers", "")];
+        let most = match extent {
+            Extent::Largest(most) => most,
+            Extent::Everything => usize::MAX,
+        };
+        let certain = functions.iter().filter(|one| one.certain);
+        let mut shown: Vec<&ProfileRow> = match everything {
+            true => functions.iter().collect(),
+            false => certain.take(most).collect(),
+        };
+        if shown.is_empty() {
+            shown = functions.iter().take(UNCERTAIN).collect();
+        }
+        let mut of_functions = self.table("function", &shown);
+        self.add_others(&mut of_functions, "functions", functions, shown.len());
+        tables.push((of_functions, "functions", "without what they call"));
+        let has_everything = |one: &&ProfileRow| {
+            one.us >= EVERYTHING * total_us[0] && one.baseline_us >= EVERYTHING * total_us[1]
+        };
+        let explaining = with_callees.iter().filter(|one| one.certain && !has_everything(one));
+        let shown: Vec<&ProfileRow> = explaining.take(most).collect();
+        if !shown.is_empty() {
+            let about = "certain differences, without functions that have 90% of the time of both";
+            tables.push((self.table("function", &shown), "functions with what they call", about));
+        }
+        tables
+    }
+
+    fn table(&self, what: &'static str, rows: &[&ProfileRow]) -> Table {
+        let names = [self.report.baseline.as_str(), self.row.candidate.as_str(), "difference"];
+        let numbers =
+            names.map(|name| Column::number(format!("{} µs", cut(name, LONGEST_IN_HEADING))));
+        let remarks = if self.is_certain() { "of the difference" } else { "" };
+        let first = Column::name(what).most(LONGEST_IN_TABLE);
+        let is_counted = what == "function" && self.profile.instructions.is_some();
+        let executed = is_counted.then(|| Column::number("instructions"));
+        let remarks = [Column::text(remarks)];
+        let columns = [first].into_iter().chain(numbers).chain(executed).chain(remarks);
+        let mut table = Table::new(columns)
             .class("facts operations")
-            .caption(format!("{title} of {}", row.candidate));
-        let write = if output == Output::Terminal { compact } else { micros };
-        for one in rows.iter().take(most) {
+            .caption(format!("CPU time per query of {}, by {what}", self.row.candidate));
+        let time = |time: f64| if time > 0.0 { Cell::text(us(time)) } else { Cell::dash() };
+        for one in rows {
             let cells = [
                 Cell::text(&one.name),
-                Cell::text(write(one.baseline_us)),
-                Cell::text(write(one.us)),
-                difference(one, write),
+                time(one.baseline_us),
+                time(one.us),
+                difference(one.difference(), Some(one.half_width_us), one.certain),
             ];
-            let executed = is_counted.then(|| instructions::cell(profile, &one.name));
-            table.push(Row::new(cells.into_iter().chain(executed)));
+            let executed = is_counted.then(|| instructions::cell(self.profile, &one.name));
+            let remark = [Cell::text(self.remark(one))];
+            table.push(Row::new(cells.into_iter().chain(executed).chain(remark)));
         }
         table
-    };
-    vec![of("layer", layers, usize::MAX), of("function", functions, SHOWN)]
+    }
+
+    /// Adds what the rows after the first ones that are shown add up to.
+    fn add_others(&self, table: &mut Table, what: &str, rows: &[ProfileRow], shown: usize) {
+        if shown >= rows.len() {
+            return;
+        }
+        let names: Vec<&str> = table.rows.iter().map(|row| row.cells[0].text.as_str()).collect();
+        let others = rows.iter().filter(|one| !names.contains(&one.name.as_str()));
+        let (mut own, mut base) = (0.0, 0.0);
+        others.for_each(|one| (own, base) = (own + one.us, base + one.baseline_us));
+        let name = format!("{} other {what}", rows.len() - shown);
+        let cells = [
+            Cell::text(name),
+            Cell::text(us(base)),
+            Cell::text(us(own)),
+            Cell::text(signed_us(own - base)),
+        ];
+        let is_counted = what == "functions" && self.profile.instructions.is_some();
+        let executed = is_counted.then(Cell::dash);
+        let share = [Cell::text(self.share(own - base).unwrap_or_default())];
+        table.push(Row::new(cells.into_iter().chain(executed).chain(share)));
+    }
+
+    fn sum(&self) -> Row {
+        let sum = |of: fn(&ProfileRow) -> f64| {
+            Cell::text(us(self.profile.layers.iter().map(of).sum::<f64>()))
+        };
+        let whole = self.share(self.difference_us()).unwrap_or_else(|| "within noise".to_owned());
+        Row::new([
+            Cell::text("sum"),
+            sum(|one| one.baseline_us),
+            sum(|one| one.us),
+            self.total(),
+            Cell::text(whole),
+        ])
+    }
+
+    /// The whole difference.
+    fn total(&self) -> Cell {
+        let half_width = self.profile.interval_us.map(|[low, high]| (high - low) / 2.0);
+        difference(self.difference_us(), half_width, self.is_certain())
+    }
+
+    /// What there is to say about a row: its share of the difference, whether one of both lacks it.
+    fn remark(&self, one: &ProfileRow) -> String {
+        if !one.certain {
+            return "within noise".to_owned();
+        }
+        let only = match (one.us > 0.0, one.baseline_us > 0.0) {
+            (true, false) => Some("new".to_owned()),
+            (false, true) => Some("gone".to_owned()),
+            _ => None,
+        };
+        let parts: Vec<String> = self.share(one.difference()).into_iter().chain(only).collect();
+        if parts.is_empty() { "certain".to_owned() } else { parts.join(", ") }
+    }
+
+    fn flame_graphs(&self, with_baseline: bool) -> Option<Block> {
+        let (candidate, baseline) = (&self.row.candidate, &self.report.baseline);
+        let [own, base] = &self.profile.stacks;
+        if own.stacks.is_empty() || base.stacks.is_empty() {
+            return None;
+        }
+        let own = Flame::of_candidate(candidate, baseline, self.profile);
+        let base = with_baseline.then(|| Flame::of_baseline(baseline, self.profile));
+        let title = match with_baseline {
+            true => format!("Flame graphs of {candidate} and {baseline}"),
+            false => format!("Flame graph of {candidate}"),
+        };
+        let charts = [own].into_iter().chain(base);
+        let blocks = charts.map(|one| Block::Chart(Chart::Flame(Box::new(one)))).collect();
+        Some(Block::Details(title, blocks))
+    }
+
+    fn notes(&self) -> Facts {
+        let notes = [
+            ("instructions", self.instructions()),
+            ("counters", self.counters()),
+            ("named", self.named()),
+            ("control", self.control()),
+            ("precision", Some(self.precision())),
+            ("samples", Some(self.samples())),
+        ];
+        let known = notes.into_iter().filter_map(|(label, text)| Some(Fact::new(label, text?)));
+        Facts::new(known)
+    }
+
+    /// Whether there is more work or slower work.
+    fn instructions(&self) -> Option<String> {
+        let names = [self.row.candidate.as_str(), self.report.baseline.as_str()];
+        let counted = instructions::sentences(self.profile, names);
+        if !counted.is_empty() {
+            return Some(counted.join("; "));
+        }
+        let cpu = self.row.relative_cpu.filter(|_| self.is_certain())?;
+        let word = if cpu.median.get() < 1.0 { "less" } else { "more" };
+        let time = format!("{} {word} CPU time", size_of(cpu.median));
+        let executed = self.row.relative_counters.get(&CounterFigure::InstructionsPerQuery);
+        let Some(&executed) = executed else {
+            let text =
+                "not counted (--instructions), so that more work cannot be told from slower work";
+            return Some(text.to_owned());
+        };
+        let (size, half) = (size_of(executed.median), plus_minus(executed));
+        let is_precise = executed.half_width().as_fraction() < cpu.median.distance() / 2.0;
+        Some(match (executed.contains_one(), executed.median.get() < 1.0) {
+            (true, _) if is_precise => {
+                format!("as many per query ({half}): the same work, but {time}")
+            }
+            (true, _) => format!("{half} per query: too uncertain for {time}"),
+            (false, true) => format!("{size} fewer per query ({half}), but {time}"),
+            (false, false) => format!("{size} more per query ({half}), and {time}"),
+        })
+    }
+
+    /// The counters of the engine with the largest ratios.
+    fn counters(&self) -> Option<String> {
+        let baseline = &self.report.baseline;
+        let text = |one: &RelativeCounter| {
+            let name = &one.counter;
+            let [own, base] = [one.per_query, one.baseline_per_query].map(tiny);
+            match (one.relative, one.per_query > 0.0) {
+                (Some(_), _) => format!("{name} {own} per query against {base}"),
+                (None, true) => format!("{name} {own} per query, not counted by {baseline}"),
+                (None, false) => format!("{name} not counted, {base} per query of {baseline}"),
+            }
+        };
+        let largest: Vec<String> = self.row.engine_counters.iter().take(3).map(text).collect();
+        (!largest.is_empty()).then(|| format!("of the engine: {}", largest.join("; ")))
+    }
+
+    /// How much of the difference has a name.
+    fn named(&self) -> Option<String> {
+        let unknown = self.profile.layers.iter().filter(|one| one.name == UNKNOWN);
+        let unknown: f64 = unknown.map(ProfileRow::difference).sum();
+        let functions = self.share(self.profile.known_us)?;
+        let layers = self.share(self.difference_us() - unknown)?;
+        Some(format!(
+            "{functions} of the difference is in functions with a name or a source file, {layers} in \
+             known layers"
+        ))
+    }
+
+    fn control(&self) -> Option<String> {
+        let control = self.member.control().filter(|row| row.candidate != self.row.candidate)?;
+        let functions = &control.profile.as_ref()?.functions;
+        let largest = functions.first()?;
+        let certain = functions.iter().filter(|one| one.certain).count();
+        let certain = if certain == 0 { "no".to_owned() } else { certain.to_string() };
+        Some(format!(
+            "{certain} certain difference among {} functions; its largest is {} µs in {}: the noise \
+             floor. Only a difference larger than the control’s of the same function is certain",
+            functions.len(),
+            signed_us(largest.difference()),
+            cut(&largest.name, LONGEST_IN_SENTENCE)
+        ))
+    }
+
+    fn precision(&self) -> String {
+        let LeastCertain { new_us, change_us } = self.profile.least;
+        format!(
+            "smallest certain difference with these samples: {} µs of a new function, {} µs of one \
+             that takes {:.0}% of {}’s time",
+            us(new_us),
+            us(change_us),
+            100.0 * LeastCertain::SHARE,
+            self.report.baseline
+        )
+    }
+
+    fn samples(&self) -> String {
+        let ProfileDifference { samples, cut, cost, .. } = self.profile;
+        let [own, base] = samples.map(grouped);
+        let [of_own, of_base] = cost.map(|cost| cost.map_or_else(|| "unknown".to_owned(), ratio));
+        format!(
+            "{own} of {} and {base} of {}; {cut} of the stacks were cut; CPU time per query while \
+             sampling was {of_own} and {of_base} times that of other slices",
+            self.row.candidate, self.report.baseline
+        )
+    }
 }
 
-fn difference(one: &ProfileRow, write: fn(f64) -> String) -> Cell {
-    let sign = if one.difference() < 0.0 { "−" } else { "+" };
-    let text = format!("{sign}{} ±{}", write(one.difference().abs()), write(one.half_width_us));
-    let tone = match one.certain {
+fn difference(size_us: f64, half_width_us: Option<f64>, is_certain: bool) -> Cell {
+    let tone = match is_certain {
         false => Tone::Noise,
-        true if one.difference() < 0.0 => Tone::Better,
+        true if size_us < 0.0 => Tone::Better,
         true => Tone::Worse,
     };
-    Cell::text(text).verdict(tone, if one.certain { "certain" } else { "not certain" })
+    let interval = half_width_us.map(|half| {
+        let half = format!("±{}", us(half));
+        Interval { ends: half.clone(), plus_minus: half }
+    });
+    Cell::text(signed_us(size_us)).tone(tone).interval(interval)
 }
 
-/// What a candidate's CPU time per query is and where the difference is, in sentences.
-pub(crate) fn sentences(
-    report: &Report,
-    member: &MicrobenchmarkRows,
-    row: &Compared,
-) -> Vec<String> {
-    let Some(profile) = &row.profile else { return Vec::new() };
-    let total = |of: fn(&ProfileRow) -> f64| profile.layers.iter().map(of).sum::<f64>();
-    let (own, base) = (total(|one| one.us), total(|one| one.baseline_us));
-    let (verb, difference) = if own < base { ("less", base - own) } else { ("more", own - base) };
-    let mut sentences = vec![format!(
-        "{}: {} needs {} µs {verb} CPU time per query than {} ({} against {})",
-        member.name,
-        row.candidate,
-        compact(difference),
-        report.baseline,
-        compact(own),
-        compact(base)
-    )];
-    let certain = |rows: &[ProfileRow]| -> Vec<String> {
-        let all = rows.iter().filter(|one| one.certain).take(3);
-        let text = |one: &ProfileRow| {
-            let sign = if one.difference() < 0.0 { "−" } else { "+" };
-            format!("{} {sign}{} µs", one.name, compact(one.difference().abs()))
-        };
-        all.map(text).collect()
-    };
-    for (what, rows) in [("layers", &profile.layers), ("functions", &profile.functions)] {
-        let named = certain(rows);
-        sentences.push(match named.is_empty() {
-            true => format!("no difference of {what} is certain"),
-            false => format!("{what}: {}", named.join(", ")),
-        });
-    }
-    sentences.extend(instructions::sentences(profile, [&row.candidate, &report.baseline]));
-    let cost = |at: usize| profile.cost[at].map_or_else(|| "unknown".to_owned(), ratio);
-    sentences.push(format!(
-        "{} and {} samples; sampling cost: CPU time per query was {} and {} times that of measured slices; {} of the \
-         stacks were cut",
-        profile.samples[1], profile.samples[0], cost(1), cost(0), profile.cut
-    ));
-    sentences
-}
-
-/// One line per microbenchmark, candidate and function.
+/// One line per microbenchmark, candidate and layer or function.
 pub(crate) fn functions_csv<'r>(report: &'r Report) -> String {
     let lines = report.microbenchmarks.iter().flat_map(|of| {
         let of_row = move |row: &'r Compared| {
             let all = row.profile.iter().flat_map(|profile| {
                 let layers = profile.layers.iter().map(|one| ("layer", one));
-                layers.chain(profile.functions.iter().map(|one| ("function", one)))
+                let functions = profile.functions.iter().map(|one| ("function", one));
+                let with_callees = profile.with_callees.iter();
+                let with_callees = with_callees.map(|one| ("function with callees", one));
+                layers.chain(functions).chain(with_callees)
             });
             all.map(move |(kind, one)| (of, row, kind, one))
         };

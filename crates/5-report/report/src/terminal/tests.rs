@@ -881,3 +881,76 @@ fn answer_names_a_setting_beside_a_default_of_dbdyno_first() {
     let line = "default  myrocks sets innodb_buffer_pool_size = 1G; the baseline innodb has";
     assert!(text.contains(line), "{text}");
 }
+
+fn explain(report: &Report, candidate: Option<&str>, details: bool) -> String {
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details };
+    let text = why(report, candidate, None, &options).unwrap();
+    let too_long = text.lines().find(|line| width(line) > 80);
+    assert_eq!(too_long, None, "{text}");
+    text
+}
+
+#[test]
+fn why_names_the_difference_its_layers_and_functions() {
+    let report = sample::profiled(&["scan_range=100"]);
+    let text = explain(&report, None, false);
+    assert!(text.starts_with("scan_range=100\nmyrocks needs "), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("sum ") && line.ends_with("100%")), "{text}");
+    for what in ["new", "gone", "other functions"] {
+        assert!(text.contains(what), "{what} is not in {text}");
+    }
+    assert!(!text.contains("MYSQLparse"), "it does not certainly differ");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for sentence in [
+        "more CPU time per query than innodb (",
+        "; 95%: ",
+        "functions with what they call",
+        "not counted, so that more work cannot be told from slower work",
+        "of the engine: Rocksdb_memtable_hit 0.78 per query, not counted by innodb",
+        "100% of the difference is in functions with a name or a source file",
+        "control no certain difference among ",
+        ": the noise floor.",
+        "smallest certain difference with these samples: ",
+        "while sampling was 1.024 and 1.019 times",
+    ] {
+        assert!(words.contains(sentence), "{sentence} is not in {words}");
+    }
+    assert!(explain(&report, None, true).contains("MYSQLparse"));
+}
+
+#[test]
+fn why_shows_the_control_only_if_it_is_named() {
+    let report = sample::profiled(&["scan_range=100"]);
+    assert!(!explain(&report, None, false).contains("control needs"));
+    let text = explain(&report, Some("control"), false);
+    let none = "no certain difference in CPU time per query between control and innodb";
+    assert!(text.replace('\n', " ").contains(none), "{text}");
+    assert!(text.contains("within noise") && !text.contains("100%"), "{text}");
+}
+
+#[test]
+fn why_of_many_microbenchmarks_is_short() {
+    let names = ["scan_range=100", "insert_range=100", "hot-points_range=100", "delete_range=100"];
+    let report = sample::profiled(&names);
+    let text = explain(&report, None, false);
+    assert_eq!(text.matches("  functions  ").count(), names.len(), "{text}");
+    assert!(!text.contains("\nsum ") && text.lines().count() < 80, "{text}");
+    assert_eq!(explain(&report, None, true).matches("\nsum ").count(), names.len());
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
+    assert!(why(&sample::servers_of(&names), None, None, &options).is_none());
+}
+
+#[test]
+fn executed_instructions_tell_more_work_from_slower_work() {
+    let mut report = sample::profiled(&["scan_range=100"]);
+    let executed = crate::model::CounterFigure::InstructionsPerQuery;
+    let mut notes = |ratio: f64, half: f64| {
+        let [median, low, high] = [ratio, ratio - half, ratio + half].map(dbdyno_units::Ratio::new);
+        let estimate = sample::interval(median, low, high);
+        report.microbenchmarks[0].rows[0].relative_counters.insert(executed, estimate);
+        explain(&report, None, false).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(notes(1.6, 0.01).contains("60% more per query (±1.0%), and "));
+    assert!(notes(1.0, 0.01).contains("as many per query (±1.0%): the same work, but "));
+    assert!(notes(1.0, 0.9).contains("too uncertain"));
+}

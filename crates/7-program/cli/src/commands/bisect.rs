@@ -368,11 +368,9 @@ mod tests {
         };
         let profile = ProfileDifference {
             samples: [400, 400],
-            cut: Share::default(),
-            cost: [None, None],
             layers: vec![row("executor", 1.03, false)],
             functions: vec![row("memcmp", 1.42, true), row("step", 0.99, false)],
-            instructions: None,
+            ..ProfileDifference::default()
         };
         let run = PathBuf::from("results/profile-5555555555");
         let profiled = Profiled { run: run.clone(), profile: Ok(profile) };

@@ -1,0 +1,100 @@
+//! Where a candidate needs another CPU time per query than the baseline, by samples of stacks.
+
+use std::collections::BTreeMap;
+
+use dbdyno_units::{Ratio, Share};
+use serde::Serialize;
+
+/// Arrays of two are of the candidate and the baseline. Times are CPU time per query in µs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ProfileDifference {
+    /// In slices that were not sampled.
+    pub total_us: [f64; 2],
+    /// The 95% interval of their difference; `None` with too few blocks.
+    pub interval_us: Option<[f64; 2]>,
+    pub samples: [u64; 2],
+    /// Share of the samples whose stacks were not followed to their start.
+    pub cut: Share,
+    /// CPU time per query while stacks were sampled, relative to that of measured slices.
+    pub cost: [Option<Ratio>; 2],
+    /// All layers, the largest difference first. They add up to the total, as functions do.
+    pub layers: Vec<ProfileRow>,
+    /// The functions that something was sampled in, without what they call, the largest difference first.
+    pub functions: Vec<ProfileRow>,
+    /// Functions with what they call; of recursive ones, a stack counts once. Those that take little time and do not
+    /// certainly differ are left out.
+    pub with_callees: Vec<ProfileRow>,
+    /// The part of the difference in functions with a name or a source file.
+    pub known_us: f64,
+    pub least: LeastCertain,
+    /// What the functions execute; `None` if it was not to be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
+    /// Not in `run.json`; none of the control.
+    #[serde(skip)]
+    pub stacks: [Stacks; 2],
+}
+
+/// Instructions that functions execute per query, counted exactly. Pairs are of the candidate and the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Instructions {
+    /// Share of the CPU time outside of the kernel in functions that were counted; `None` if none were.
+    pub covered: [Option<Share>; 2],
+    /// Why they were not counted; `None` if they were.
+    pub not_counted: [Option<String>; 2],
+    /// Per query, without what a function calls, by name as in [`ProfileDifference::functions`]; `None` for a function
+    /// that was not counted.
+    pub functions: BTreeMap<String, [Option<f64>; 2]>,
+}
+
+/// CPU time per query in a layer or a function.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProfileRow {
+    /// The layer, or the function: without a name by its source file or its program.
+    pub name: String,
+    /// 0 if nothing was sampled in it, as is `baseline_us`.
+    pub us: f64,
+    pub baseline_us: f64,
+    /// Half of the 95% interval of the difference.
+    pub half_width_us: f64,
+    /// Whether the difference is certain, with 5% false discoveries among all rows that are, and larger than the
+    /// control's.
+    pub certain: bool,
+}
+
+impl ProfileRow {
+    pub fn difference(&self) -> f64 {
+        self.us - self.baseline_us
+    }
+}
+
+/// The smallest differences of functions that would be certain with as many samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LeastCertain {
+    /// The time of a function that the baseline does not have.
+    pub new_us: f64,
+    /// The change of a function that takes [`LeastCertain::SHARE`] of the baseline's time.
+    pub change_us: f64,
+}
+
+impl LeastCertain {
+    pub const SHARE: f64 = 0.05;
+}
+
+/// Sampled stacks without rare calls, which belong to their callers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stacks {
+    /// Names, in ascending order.
+    pub functions: Vec<String>,
+    /// In ascending order of their frames.
+    pub stacks: Vec<CpuStack>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuStack {
+    /// Indices of functions, the outermost first; empty for all stacks that begin with a rare function.
+    pub frames: Vec<u32>,
+    pub samples: u64,
+    /// CPU time per query in the innermost function.
+    pub us: f64,
+}
