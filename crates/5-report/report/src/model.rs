@@ -26,7 +26,7 @@ pub use inserts::{
     BUCKETS, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses,
     StepReport, StepRun,
 };
-pub use profile::{CpuStack, LeastCertain, ProfileDifference, ProfileRow, Stacks};
+pub use profile::{CpuStack, Instructions, LeastCertain, ProfileDifference, ProfileRow, Stacks};
 
 /// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]

@@ -53,6 +53,7 @@ fn add_profiles(member: &mut MicrobenchmarkRows, draw: &mut Draw) {
                 baseline_per_query: 0.0,
                 per_query: 0.78,
                 relative: None,
+                only_one_has_it: true,
             });
         }
         row.profile = Some(found);

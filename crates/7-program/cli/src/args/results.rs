@@ -19,7 +19,8 @@ use super::run::positive_count;
     dbdyno report results/small-server results/big-server --out results/both\n\n\
     For one run, complete or not, this writes report.html, report.md, run.json, relative.csv, \
     summary.csv and latency.csv to its directory, scaling.csv of a sweep, counters.csv if \
-    counters were recorded, engine_counters.csv if those of the engines differ, statements.csv of sysbench scripts, effects.csv of a matrix, changes.csv of a series, and \
+    counters were recorded, engine_counters.csv if those of the engines differ, statements.csv of sysbench scripts, effects.csv of a matrix, changes.csv of a series, \
+    functions.csv, profile.speedscope.json and stacks/ of a run with a profile, and \
     insert_steps.csv and insert_series.csv of an insert benchmark. Several runs are \
     compared by candidates of the same name, or if each has only one, by these; --details also \
     prints the absolute figures of runs with several candidates, and --out DIR writes \
@@ -49,8 +50,11 @@ pub struct Report {
 #[command(after_help = "Examples:\n  \
     dbdyno compare mariadb mariadb:engine=myrocks --profile\n  \
     dbdyno why results/first\n  \
-    dbdyno why results/first myrocks point-query_range=100\n\n\
-    The run must have been measured with --profile, or with [profile] in its experiment.")]
+    dbdyno why results/first myrocks point-query_range=100\n  \
+    dbdyno why results/first --details --export-json why.json\n\n\
+    The run must have been measured with --profile, or with [profile] in its experiment. report.html \
+    has flame graphs, functions.csv all functions, and profile.speedscope.json and stacks/ the stacks for other \
+    programs.")]
 pub struct Why {
     /// Run directory
     #[arg(value_name = "DIR")]
@@ -61,6 +65,12 @@ pub struct Why {
     /// Only this microbenchmark
     #[arg(value_name = "MICROBENCHMARK")]
     pub microbenchmark: Option<String>,
+    /// Print all layers and functions, also of many microbenchmarks
+    #[arg(long)]
+    pub details: bool,
+    /// Write the differences of layers and functions as JSON
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
     /// When to use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: When,

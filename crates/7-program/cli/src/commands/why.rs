@@ -1,30 +1,38 @@
 //! `dbdyno why`.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dbdyno_report::model::{Report, Role};
-use dbdyno_report::terminal;
+use dbdyno_report::{export, terminal};
+use dbdyno_results::RunDirectory;
 
 use crate::args::Why;
+use crate::commands::export_file;
 use crate::commands::report::assembled;
 use crate::error::CliError;
 use crate::output;
 
 /// Prints where the differences in CPU time of a run are.
 pub fn why(args: &Why) -> Result<ExitCode, CliError> {
+    if let Some(file) = &args.export_json {
+        export_file::check(file)?;
+    }
+    let candidate = args.candidate.as_deref();
+    let microbenchmark = args.microbenchmark.as_deref();
+    check_is_one_run(&args.directory, &[candidate, microbenchmark])?;
     let report = assembled(&args.directory)?;
-    let Why { candidate, microbenchmark, .. } = args;
-    check(candidate.as_deref(), "candidate", &candidates(&report))?;
+    check(candidate, "candidate", &candidates(&report))?;
     let names = report.microbenchmarks.iter().map(|one| one.name.as_str());
-    check(microbenchmark.as_deref(), "microbenchmark", &names.collect::<Vec<_>>())?;
+    check(microbenchmark, "microbenchmark", &names.collect::<Vec<_>>())?;
     let options = terminal::TerminalOptions {
         width: output::width(),
         color: output::color(args.color),
         three_groups: false,
-        details: true,
+        details: args.details,
     };
-    let why = terminal::why(&report, candidate.as_deref(), microbenchmark.as_deref(), &options);
-    let Some(text) = why else {
+    let Some(text) = terminal::why(&report, candidate, microbenchmark, &options) else {
         return Err(CliError::other(format!(
             "{} has no profile of it: {}",
             args.directory.display(),
@@ -32,6 +40,9 @@ pub fn why(args: &Why) -> Result<ExitCode, CliError> {
         )));
     };
     output::print_report(&text, options.color);
+    if let Some(file) = &args.export_json {
+        export_file::write(file, &export::why_json(&report, candidate, microbenchmark)?)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -44,6 +55,38 @@ fn reason(report: &Report) -> String {
         [] => "measure again with --profile, or with [profile] in the experiment".to_owned(),
         texts => texts.join("; "),
     }
+}
+
+/// Refuses several runs, and a directory of runs, such as that of a fleet run.
+fn check_is_one_run(directory: &Path, names: &[Option<&str>]) -> Result<(), CliError> {
+    if let Some(other) = names.iter().flatten().find(|name| is_run(Path::new(name))) {
+        return Err(CliError::usage(format!(
+            "{other} is another run directory, and `dbdyno why` explains one run; after its directory, name a \
+             candidate and a microbenchmark"
+        )));
+    }
+    let runs = if is_run(directory) { Vec::new() } else { runs_in(directory) };
+    match &runs[..] {
+        [] => Ok(()),
+        [first, ..] => Err(CliError::usage(format!(
+            "{} holds {} run directories, and `dbdyno why` explains one run; name one, such as {}",
+            directory.display(),
+            runs.len(),
+            first.display()
+        ))),
+    }
+}
+
+fn is_run(directory: &Path) -> bool {
+    RunDirectory::at(directory).database().exists()
+}
+
+fn runs_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut runs: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| is_run(path)).collect();
+    runs.sort_unstable();
+    runs
 }
 
 fn candidates(report: &Report) -> Vec<&str> {

@@ -330,7 +330,7 @@ fn doctor_checks_the_machine() {
 fn every_command_has_examples_in_its_help() {
     let commands = [
         "compare", "run", "check", "report", "history", "import", "clean", "audit", "builds",
-        "list", "doctor", "live",
+        "list", "doctor", "live", "why",
     ];
     for command in commands {
         call([command, "--help"])
@@ -350,6 +350,24 @@ fn help_of_report_names_every_file_that_it_writes() {
     for file in files.split_whitespace() {
         help.assert_code(0).assert_prints(file);
     }
+}
+
+#[test]
+fn why_needs_one_run_with_a_profile() {
+    let test = TestDir::new();
+    let table = test.path().join("table.tsv");
+    fs::write(&table, "old\tnew\n10\t12\tscan_range=100\n").unwrap();
+    let runs = ["first", "second"].map(|name| test.path().join("runs").join(name));
+    fs::create_dir(test.path().join("runs")).unwrap();
+    for run in &runs {
+        call([Path::new("import"), &table, Path::new("--out"), run]).assert_code(0);
+    }
+    let [why, unknown] = ["why", "older"].map(Path::new);
+    call([why, &runs[0]]).assert_code(1).assert_prints("measure again with --profile");
+    call([why, &runs[0], &runs[1]]).assert_code(2).assert_prints("second is another run directory");
+    let several = call([why, &test.path().join("runs")]);
+    several.assert_code(2).assert_prints("holds 2 run directories").assert_prints("runs/first");
+    call([why, &runs[0], unknown]).assert_code(2).assert_prints("no candidate `older`; it has new");
 }
 
 #[test]
