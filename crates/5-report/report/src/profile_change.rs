@@ -170,7 +170,6 @@ fn in_words(rows: &[ChangedTime]) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use dbdyno_units::Share;
 
     use super::*;
 

@@ -63,11 +63,11 @@ pub(crate) struct Start {
     /// CPU time per query in µs.
     pub cpu: f64,
     pub samples: f64,
-    layers: Samples,
+    pub layers: Samples,
     pub functions: Samples,
-    with_callees: Samples,
+    pub with_callees: Samples,
     /// Samples in functions with a name or a source file.
-    known: f64,
+    pub known: f64,
 }
 
 impl Measured {
