@@ -1,4 +1,6 @@
-//! Where processes spend CPU time, by sampled stacks.
+//! Where processes spend CPU time, by sampled stacks, and where they wait.
+
+use std::collections::BTreeMap;
 
 use dbdyno_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -83,4 +85,93 @@ pub enum SampleScope {
     Threads,
     /// The same in user mode only. The time in the kernel is added as one function, by the usage of the processes.
     UserMode,
+}
+
+/// What a thread waits for while it does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitKind {
+    /// A CPU, while it could run.
+    Cpu,
+    /// Another thread: a mutex, a condition variable, a semaphore.
+    Lock,
+    Storage,
+    /// A connection to which it writes.
+    Network,
+    Sleep,
+    Other,
+    /// The next statement of its client.
+    Client,
+}
+
+impl WaitKind {
+    pub const ALL: [Self; 7] = [
+        Self::Cpu,
+        Self::Lock,
+        Self::Storage,
+        Self::Network,
+        Self::Sleep,
+        Self::Other,
+        Self::Client,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "run queue",
+            Self::Lock => "lock",
+            Self::Storage => "storage",
+            Self::Network => "network",
+            Self::Sleep => "sleep",
+            Self::Other => "other",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// The time of some threads in the timed part of a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadTimes {
+    /// In which they ran.
+    pub cpu: Nanos,
+    /// In which they waited.
+    pub waits: BTreeMap<WaitKind, Nanos>,
+}
+
+/// The time of the threads of a system in the timed part of a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceWaits {
+    pub block: u32,
+    pub clients: u32,
+    pub statements: u64,
+    pub wall: Nanos,
+    /// CPU time of the system under test, as in measured slices.
+    pub cpu: Nanos,
+    /// Of the threads that execute statements of clients.
+    pub sessions: ThreadTimes,
+    /// Of all others.
+    pub background: ThreadTimes,
+}
+
+/// A stack with which threads waited that execute statements of clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitStack {
+    pub kind: WaitKind,
+    /// The innermost first.
+    pub frames: Vec<Frame>,
+    /// Waits of which the stack was sampled.
+    pub waits: u64,
+    /// Time in such waits: the share of the sampled waits, of the whole time.
+    pub time: Nanos,
+}
+
+/// Where a system waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Why threads were looked at in intervals; `None` if each switch was recorded.
+    pub in_intervals: Option<String>,
+    pub functions: Vec<Function>,
+    pub slices: Vec<SliceWaits>,
+    pub stacks: Vec<WaitStack>,
+    /// Switches that were lost because a buffer was full.
+    pub lost: u64,
 }

@@ -26,6 +26,10 @@ impl KernelSymbols {
         Self(all)
     }
 
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         self.0.get(after.checked_sub(1)?).map(|(_, name)| name.as_str())

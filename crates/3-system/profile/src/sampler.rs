@@ -21,7 +21,7 @@ const FREQUENCY: u32 = 997;
 const FREQUENCY_OF_THREADS: u32 = 100;
 
 /// Bytes of the buffer of a CPU: the samples of 250 ms.
-const RING: usize = 16 << 20;
+pub(crate) const RING: usize = 16 << 20;
 
 /// The smallest buffer that is tried, of two samples. How much a user may lock in memory is limited.
 const LEAST_RING: usize = 128 << 10;
@@ -83,9 +83,9 @@ pub struct Sampler {
 /// The numbers of the registers in samples (`uapi/asm/perf_regs.h` of the kernel): frame pointer, on aarch64 the link
 /// register, stack pointer, instruction pointer.
 #[cfg(target_arch = "x86_64")]
-const REGISTERS: [u32; 3] = [6, 7, 8];
+pub(crate) const REGISTERS: [u32; 3] = [6, 7, 8];
 #[cfg(target_arch = "aarch64")]
-const REGISTERS: [u32; 4] = [29, 30, 31, 32];
+pub(crate) const REGISTERS: [u32; 4] = [29, 30, 31, 32];
 
 /// Addresses in call chains that begin the part of the kernel and that of the user.
 const KERNEL_PART: u64 = -128_i64 as u64;
@@ -208,16 +208,7 @@ impl Sampler {
                         let Some(pid) = sample.pid().filter(|pid| pids.contains(pid)) else {
                             continue;
                         };
-                        let user = sample.regs_user().zip(sample.stack_user());
-                        let user = user.and_then(|(registers, bytes)| match registers.regs[..] {
-                            #[cfg(target_arch = "x86_64")]
-                            [bp, sp, ip] => Some(UserStack { ip, sp, bp, bytes }),
-                            #[cfg(target_arch = "aarch64")]
-                            [bp, lr, sp, ip] => Some(UserStack { ip, sp, bp, lr, bytes }),
-                            _ => None,
-                        });
-                        let kernel = kernel_part(sample.callchain().unwrap_or_default());
-                        each(Sample { pid, kernel, user });
+                        each(stack_of(pid, &sample));
                     }
                     _ => {}
                 }
@@ -226,8 +217,21 @@ impl Sampler {
     }
 }
 
+/// The stack in a sample of a process.
+pub(crate) fn stack_of<'a>(pid: u32, sample: &'a perf_event::data::Sample<'_>) -> Sample<'a> {
+    let user = sample.regs_user().zip(sample.stack_user());
+    let user = user.and_then(|(registers, bytes)| match registers.regs[..] {
+        #[cfg(target_arch = "x86_64")]
+        [bp, sp, ip] => Some(UserStack { ip, sp, bp, bytes }),
+        #[cfg(target_arch = "aarch64")]
+        [bp, lr, sp, ip] => Some(UserStack { ip, sp, bp, lr, bytes }),
+        _ => None,
+    });
+    Sample { pid, kernel: kernel_part(sample.callchain().unwrap_or_default()), user }
+}
+
 /// The addresses in the kernel of a call chain.
-fn kernel_part(chain: &[u64]) -> Vec<u64> {
+pub(crate) fn kernel_part(chain: &[u64]) -> Vec<u64> {
     let mut is_kernel = false;
     let mut found = Vec::new();
     for address in chain {
@@ -293,7 +297,7 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-fn refused(error: io::Error) -> ProfileError {
+pub(crate) fn refused(error: io::Error) -> ProfileError {
     match error.raw_os_error() {
         Some(libc::EACCES) => {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");

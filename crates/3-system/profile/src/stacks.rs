@@ -26,7 +26,7 @@ pub struct Collector {
     files: Files,
     spaces: HashMap<Vec<Mapping>, Rc<Space>>,
     of_process: HashMap<u32, Rc<Space>>,
-    kernel: KernelSymbols,
+    pub(crate) kernel: KernelSymbols,
     cache: CacheNative<MayAllocateDuringUnwind>,
     /// The frames at addresses of spaces, which are never removed.
     frames: HashMap<(*const Space, u64), Rc<[Frame]>>,
@@ -80,11 +80,17 @@ impl Collector {
     }
 
     fn add(&mut self, sample: &Sample<'_>) {
+        let frames = self.frames(sample);
+        self.profile.samples += 1;
+        *self.stacks.entry(frames).or_default() += 1;
+    }
+
+    /// The stack of a sample, the innermost function first. [`Self::take`] returns the functions.
+    pub(crate) fn frames(&mut self, sample: &Sample<'_>) -> Vec<Frame> {
         let mut frames: Vec<Frame> = Vec::new();
         for address in &sample.kernel {
             let name = self.kernel.name(*address).map(str::to_owned);
-            let function = Function { module: KERNEL.to_owned(), name, source: None, start: 0 };
-            frames.push(self.number(function));
+            frames.push(self.kernel_function(name));
         }
         if let Some(user) = &sample.user {
             let space = self.space(sample.pid);
@@ -94,8 +100,7 @@ impl Collector {
                 map_stack(sample.pid, user.sp);
             }
         }
-        self.profile.samples += 1;
-        *self.stacks.entry(frames).or_default() += 1;
+        frames
     }
 
     /// Adds the frames of a user's stack. Returns whether its start was reached.
@@ -145,6 +150,11 @@ impl Collector {
             functions(space, address).into_iter().map(|one| self.number(one)).collect();
         self.frames.insert(key, Rc::clone(&found));
         found
+    }
+
+    /// The number of a function of the kernel.
+    pub(crate) fn kernel_function(&mut self, name: Option<String>) -> Frame {
+        self.number(Function { module: KERNEL.to_owned(), name, source: None, start: 0 })
     }
 
     fn number(&mut self, function: Function) -> Frame {

@@ -905,7 +905,7 @@ fn why_names_the_difference_its_layers_and_functions() {
         "more CPU time per query than innodb (",
         "; 95%: ",
         "functions with what they call",
-        "not counted, so that more work cannot be told from slower work",
+        "not counted (--instructions), so that more work cannot be told from slower work",
         "of the engine: Rocksdb_memtable_hit 0.78 per query, not counted by innodb",
         "100% of the difference is in functions with a name or a source file",
         "control no certain difference among ",
