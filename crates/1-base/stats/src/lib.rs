@@ -25,7 +25,9 @@ pub use response_times::{
     BlockTimes, LatencySummary, Pairing, RESOLUTION, TimeCounts, percentile_interval,
     percentile_ratios,
 };
-pub use restarts::{interval_of_repeats, restart_medians, restarts_with_interval};
+pub use restarts::{
+    interval_of_repeats, mean_with_half_width, restart_medians, restarts_with_interval,
+};
 pub use summary::Summary;
 pub use time_to_resolve::time_to_resolve;
 pub use verdict::{

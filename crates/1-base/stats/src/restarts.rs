@@ -71,12 +71,19 @@ pub fn restarts_with_interval(restarts: &[Vec<f64>], planned: Option<u32>) -> Op
 /// deviations wide: two repeats tell little.
 pub fn interval_of_repeats(ratios: &[f64]) -> Option<(Ratio, Ratio)> {
     let values: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let (mean, half) = mean_with_half_width(&values)?;
+    let end = |sign: f64| Ratio::new((mean + sign * half).exp());
+    Some((end(-1.0), end(1.0)))
+}
+
+/// The mean of independent values and half of its 95% interval, by Student's t; `None` with fewer than two values, or if
+/// one is not finite.
+pub fn mean_with_half_width(values: &[f64]) -> Option<(f64, f64)> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let half = t_quantile(count - 1.0)? * (squares / (count - 1.0) / count).sqrt();
-    let end = |sign: f64| Ratio::new((mean + sign * half).exp());
-    half.is_finite().then(|| (end(-1.0), end(1.0)))
+    half.is_finite().then_some((mean, half))
 }
 
 /// The variance of the median of one block: a median of n blocks has 1/n of it. `None` if unknown or

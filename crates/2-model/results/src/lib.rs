@@ -15,6 +15,7 @@ mod records;
 mod schema;
 mod slices;
 mod untrusted;
+mod waits;
 mod writer;
 
 pub use checksum::REMOVE_CHECKSUMS;
@@ -32,4 +33,5 @@ pub use records::{
     StoredExperiment, StoredLayers, StoredProfiling, StoredSchedule, Warning, setting,
 };
 pub use schema::FIGURES_VIEW;
+pub use waits::WaitsRecord;
 pub use writer::RunWriter;

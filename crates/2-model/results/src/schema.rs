@@ -187,7 +187,7 @@ CREATE TABLE insert_second (
 ) WITHOUT ROWID;
 ";
 
-/// The tables of a script's statements, of plans, of profiles, of the engines' own counters and of executed
+/// The tables of a script's statements, of plans, of profiles, of waits, of the engines' own counters and of executed
 /// instructions. Runs of earlier versions have them once they are resumed.
 pub(crate) const ADDED_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS statement (
@@ -220,6 +220,14 @@ CREATE TABLE IF NOT EXISTS profile (
     statements INTEGER NOT NULL,     -- in the timed parts that were sampled
     cpu_ns INTEGER NOT NULL,         -- of the system under test meanwhile
     json TEXT NOT NULL,              -- functions and stacks
+    PRIMARY KEY (microbenchmark, candidate, restart)
+);
+
+CREATE TABLE IF NOT EXISTS waits (
+    microbenchmark INTEGER NOT NULL REFERENCES microbenchmark,
+    candidate INTEGER NOT NULL REFERENCES candidate,
+    restart INTEGER NOT NULL,
+    json TEXT NOT NULL,              -- times by slice and kind, stacks
     PRIMARY KEY (microbenchmark, candidate, restart)
 );
 

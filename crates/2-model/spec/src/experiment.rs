@@ -237,6 +237,9 @@ pub struct Profiling {
     /// The user's rules for layers, before the built-in ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<LayerRules>,
+    /// Whether it is also recorded where threads wait, in other slices for the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
 }
 
 impl Default for Profiling {
@@ -245,6 +248,7 @@ impl Default for Profiling {
         Self {
             time: Nanos::from_secs(4),
             instructions: false,
+            waits: false,
             microbenchmarks: None,
             frequency,
             layers: None,

@@ -25,6 +25,7 @@ pub fn read(
     let mut profiling = Profiling::default();
     table.set("time", TIMES, &mut profiling.time);
     table.set_bool("instructions", &mut profiling.instructions);
+    table.set_bool("waits", &mut profiling.waits);
     table.set("frequency", FREQUENCIES, &mut profiling.frequency);
     profiling.microbenchmarks = read_microbenchmarks(&mut table, workload);
     profiling.layers = read_layers(&mut table, files);

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{Signal, die_with_parent};
 use dbdyno_types::insert::{Second, StepMeasured};
-use dbdyno_types::profile::Profile;
+use dbdyno_types::profile::{Profile, Waits};
 use dbdyno_types::{SliceMeasured, StateSnapshot, StatementPlan};
 use dbdyno_workloads::definition::Microbenchmark;
 use rustix::fs::OFlags;
@@ -224,6 +224,24 @@ impl WorkerHandle {
         let doing = "collecting samples";
         match self.request(&Request::Profile, doing)? {
             Response::Profile(profile) => Ok(profile.map(|profile| *profile)),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// Runs one slice, and records where the system's threads wait in its timed part.
+    pub fn slice_with_waits(&mut self, order: SliceRequest) -> Result<SliceMeasured, WorkerError> {
+        let doing = "recording waits";
+        match self.request(&Request::WaitSlice(order), doing)? {
+            Response::Sliced(measured) => Ok(*measured),
+            other => Err(unexpected(doing, &other)),
+        }
+    }
+
+    /// The waits that were recorded since the last call; `None` if there are none.
+    pub fn waits(&mut self) -> Result<Option<Waits>, WorkerError> {
+        let doing = "collecting waits";
+        match self.request(&Request::Waits, doing)? {
+            Response::Waits(waits) => Ok(waits.map(|waits| *waits)),
             other => Err(unexpected(doing, &other)),
         }
     }

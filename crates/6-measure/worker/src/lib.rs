@@ -27,6 +27,7 @@ mod serve;
 mod server_monitor;
 mod statement_log;
 mod waiting;
+mod waits;
 
 pub use client::{Client, ClientSetup};
 pub use error::{RequestError, ServeError};

@@ -9,7 +9,7 @@ use dbdyno_engines::in_force::ReportedSetting;
 use dbdyno_engines::server::ServerAccess;
 use dbdyno_engines::{SchemaRemoval, sqlite};
 use dbdyno_types::insert::{DeviceUsage, Second, StepMeasured};
-use dbdyno_types::profile::Profile;
+use dbdyno_types::profile::{Profile, Waits};
 use dbdyno_types::{
     ClientWait, Counting, Counts, ServerUsage, SliceMeasured, StateSnapshot, StatementPlan,
 };
@@ -52,6 +52,10 @@ pub enum Request {
     StartProfile(u32),
     /// Return what was sampled since the last of these requests.
     Profile,
+    /// Run one slice, and record where the system's threads wait in its timed part.
+    WaitSlice(SliceRequest),
+    /// Return the waits that were recorded since the last of these requests.
+    Waits,
     /// Log in to an existing server and check that the run can create its schema.
     CheckAccess,
     /// Free the prepared statements.
@@ -214,6 +218,8 @@ pub enum Response {
     Plans(Vec<StatementPlan>),
     /// `None` if nothing was sampled.
     Profile(Option<Box<Profile>>),
+    /// `None` if nothing was recorded.
+    Waits(Option<Box<Waits>>),
     /// What became of the schema.
     Removed(SchemaRemoval),
     /// Take a reading of the server on another host, before the lead-in or the timed part; answered with

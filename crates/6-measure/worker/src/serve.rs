@@ -35,6 +35,7 @@ use crate::protocol::{
 };
 use crate::script::ScriptTarget;
 use crate::server_monitor::ServerMonitor;
+use crate::waits::WaitMeter;
 
 /// Duration of the calibration of the CPU's time stamp counter when an instance is opened. The
 /// result is accurate to 30 ppm; response times have a resolution of 1%.
@@ -171,6 +172,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             ran_script: false,
             observer: None,
             profiler: None,
+            waits: None,
         };
         let mut interrupted = false;
         while let Some(request) = receive::<Request>(requests)? {
@@ -248,6 +250,8 @@ struct Instance<E: InsertEngine, D, T> {
     observer: Option<E::Connection>,
     /// Samples stacks; `None` until they are sampled.
     profiler: Option<Profiler>,
+    /// Records waits; `None` until they are recorded.
+    waits: Option<WaitMeter>,
 }
 
 impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E, D, T> {
@@ -305,6 +309,14 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             Request::Profile => {
                 let profile = self.profiler.as_mut().map(|profiler| Box::new(profiler.take()));
                 return Ok(Response::Profile(profile));
+            }
+            Request::WaitSlice(request) => {
+                let measured = self.slice_with_waits(request)?;
+                return Ok(Response::Sliced(Box::new(measured)));
+            }
+            Request::Waits => {
+                let waits = self.waits.as_mut().map(|waits| Box::new(waits.take()));
+                return Ok(Response::Waits(waits));
             }
             Request::CheckAccess => self.engines.iter().try_for_each(E::check_access)?,
             Request::FreeStatements => {
@@ -446,6 +458,37 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         pids.extend(monitor.family().pids());
         profiler.collect(&pids, server.as_ref());
         Ok(SliceMeasured { server, ..measured? })
+    }
+
+    /// Runs a slice in whose timed part it is recorded where the threads of the server, or of this process with an
+    /// embedded database, wait.
+    fn slice_with_waits(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
+        let waits = match &mut self.waits {
+            Some(waits) => waits,
+            none => none.insert(WaitMeter::open(!E::SHARES_CACHE)?),
+        };
+        let pids = Self::pids(&mut self.monitor)?;
+        self.clients.slice(SlicePart::LeadIn, request)?;
+        let started = self.monitor.as_mut().map(|monitor| monitor.start(None));
+        waits.begin(&pids)?;
+        let measured = self.clients.slice(SlicePart::Timed, request);
+        waits.end()?;
+        let used =
+            self.monitor.as_mut().zip(started).map(|(monitor, started)| monitor.end(started));
+        let server = used.and_then(|used| used.server);
+        let measured = SliceMeasured { server, ..measured? };
+        // With those that were started meanwhile.
+        waits.add(&Self::pids(&mut self.monitor)?, request, &measured)?;
+        Ok(measured)
+    }
+
+    /// The processes of the server, or this one with an embedded database.
+    fn pids(monitor: &mut Option<ServerMonitor>) -> Result<HashSet<u32>, RequestError> {
+        match monitor {
+            Some(monitor) => Ok(monitor.family().pids().collect()),
+            None if !E::SHARES_CACHE => Ok(HashSet::from([std::process::id()])),
+            None => Err("the server's processes are unknown".into()),
+        }
     }
 
     /// The system's counters, of an embedded system over all its connections; `None` if it has none, or they cannot be

@@ -58,6 +58,8 @@ pub struct Words<'a> {
     pub profile: bool,
     /// Whether stacks are sampled and executed instructions counted.
     pub instructions: bool,
+    /// Whether it is also recorded where threads wait.
+    pub waits: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -119,11 +121,14 @@ pub fn experiment(
     let asked = time.and_then(Result::ok);
     let write = |options: &Options<'_>, time| {
         let mut text = text::write(&line, &candidates, options, time);
-        if words.profile || words.instructions {
+        if words.profile || words.instructions || words.waits {
             text.push("\n[profile]\n");
         }
         if words.instructions {
             text.push("instructions = true\n");
+        }
+        if words.waits {
+            text.push("waits = true\n");
         }
         match parse_with_files("the generated experiment", &text.text, files) {
             Ok(experiment) => Ok(Comparison { experiment, asked, text: text.text }),

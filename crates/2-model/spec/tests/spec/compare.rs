@@ -58,6 +58,7 @@ fn compare(line: &str) -> Result<Comparison, Problems> {
         is_screening: false,
         profile: false,
         instructions: false,
+        waits: false,
     };
     experiment(&words, &installed, &files, &|_| Nanos::ZERO)
 }
@@ -710,6 +711,7 @@ proptest! {
             is_screening: words.len() == 3,
             profile: false,
             instructions: false,
+            waits: false,
         };
         match experiment(&words, &installed, &files, &|_| Nanos::ZERO) {
             Ok(Comparison { experiment, text, .. }) => {

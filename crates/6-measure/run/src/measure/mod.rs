@@ -8,6 +8,7 @@ pub(crate) mod checks;
 mod instructions;
 pub(crate) mod profile;
 pub(crate) mod slice_history;
+mod waits;
 
 use dbdyno_machine::clock;
 use dbdyno_results::{FailureKind, Role, SliceRecord};

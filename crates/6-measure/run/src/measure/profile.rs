@@ -18,10 +18,10 @@ use crate::record::Recorder;
 use crate::session::progress::RunEvent;
 
 /// The number of the first block in which stacks are sampled: none that is measured has such a number.
-const FIRST_PROFILED: u32 = 1 << 20;
+pub(super) const FIRST_PROFILED: u32 = 1 << 20;
 
-/// The numbers of blocks that a start has.
-const BLOCKS_OF_START: u32 = 1 << 13;
+/// The numbers of blocks that a start has, half of them for waits.
+pub(super) const BLOCKS_OF_START: u32 = 1 << 13;
 
 /// Blocks that take longer are reported.
 const REPORTED: Nanos = Nanos::from_secs(2);
@@ -111,11 +111,12 @@ impl MicrobenchmarkRun<'_> {
             }
         }
         sampling?;
+        self.record_waits(NumberedCase { id, case }, restart, sampled, instances, recorder)?;
         self.count_instructions(NumberedCase { id, case }, &profiles, instances, recorder)
     }
 
     /// Which instances run slices of this microbenchmark.
-    fn taking_part(&self, instances: &[Instance]) -> Vec<bool> {
+    pub(super) fn taking_part(&self, instances: &[Instance]) -> Vec<bool> {
         let takes_part = |(number, instance): (usize, &Instance)| {
             instance.is_running() && !self.left_out.contains(&number)
         };

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use dbdyno_spec::experiment::{Counts, Experiment, Live, Pace, Schedule, System, Train};
+use dbdyno_spec::experiment::{Counts, Experiment, Live, Pace, Profiling, Schedule, System, Train};
 use dbdyno_units::Nanos;
 use dbdyno_worker::protocol::lead_in_time;
 use dbdyno_worker::schedule;
@@ -223,12 +223,13 @@ pub(crate) fn profile_time(experiment: &Experiment, microbenchmark: &Microbenchm
     let schedule = &experiment.schedule;
     let time = |slice: Nanos, blocks: u32| (slice + lead_in_time(slice)).times(u64::from(blocks));
     let sampling = time(slice_length(schedule, microbenchmark), blocks + 1);
-    let counts = experiment.profile.as_ref().is_some_and(|profiling| profiling.instructions);
-    let counting = match counts {
+    let wanted = |of: fn(&Profiling) -> bool| experiment.profile.as_ref().is_some_and(of);
+    let recording = if wanted(|profiling| profiling.waits) { sampling } else { Nanos::ZERO };
+    let counting = match wanted(|profiling| profiling.instructions) {
         true => time(instruction_slice(schedule, microbenchmark), INSTRUCTION_BLOCKS),
         false => Nanos::ZERO,
     };
-    (sampling + counting).times(instance_count(experiment) as u64)
+    (sampling + recording + counting).times(instance_count(experiment) as u64)
 }
 
 /// The position of the case that servers are trained with before case number `measured`; `None`

@@ -179,6 +179,9 @@ pub struct ComparisonOptions {
     /// of servers in memory for the time of a slice; on x86-64, not for PostgreSQL and servers that dbdyno did not start
     #[arg(long)]
     pub instructions: bool,
+    /// Also record where the threads of servers wait, in other slices for the same time; implies --profile
+    #[arg(long)]
+    pub waits: bool,
     /// Rows in the table, such as 100k or 2M; with a script, the rows that servers get caches for [default: 20000; with
     /// a script its options tables times table_size if that is more]
     #[arg(long, value_name = "N")]

@@ -138,6 +138,7 @@ impl Comparison<'_> {
             is_screening,
             profile: self.options.profile && !is_screening,
             instructions: self.options.instructions && !is_screening,
+            waits: self.options.waits && !is_screening,
         };
         let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.1;
         experiment(&words, &installed, &read, &measuring)

@@ -51,11 +51,13 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         return Err(CliError::usage("name one experiment file"));
     };
     let (mut experiment, text) = read_experiment(file)?;
-    if args.comparison.profile || args.comparison.instructions {
+    if args.comparison.profile || args.comparison.instructions || args.comparison.waits {
         if experiment.insert_benchmark.is_some() {
             return Err(CliError::usage("an insert benchmark has no profile: remove --profile"));
         }
-        experiment.profile.get_or_insert_default().instructions |= args.comparison.instructions;
+        let profiling = experiment.profile.get_or_insert_default();
+        profiling.instructions |= args.comparison.instructions;
+        profiling.waits |= args.comparison.waits;
     }
     gate::check(&args.gate.rules, &experiment)?;
     let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));

@@ -1,0 +1,52 @@
+//! Where candidates wait.
+
+use dbdyno_types::profile::Waits;
+use rusqlite::params;
+
+use crate::error::ResultsError;
+use crate::reader::RunReader;
+use crate::writer::RunWriter;
+
+/// Where a candidate waited on a microbenchmark in one start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitsRecord {
+    pub candidate: u32,
+    pub restart: u32,
+    pub waits: Waits,
+}
+
+impl RunWriter {
+    /// Store where a candidate waited on a microbenchmark in one start.
+    pub fn set_waits(
+        &mut self,
+        microbenchmark: u32,
+        candidate: u32,
+        restart: u32,
+        waits: &Waits,
+    ) -> Result<(), ResultsError> {
+        let json = serde_json::to_string(waits).expect("waits have only texts and numbers");
+        self.write("storing waits", |database| {
+            let sql = "INSERT OR REPLACE INTO waits VALUES (?1, ?2, ?3, ?4)";
+            database.execute(sql, params![microbenchmark, candidate, restart, json]).map(drop)
+        })
+    }
+}
+
+impl RunReader {
+    /// Where candidates waited on one microbenchmark, by candidate and start.
+    pub fn waits(&self, microbenchmark: u32) -> Result<Vec<WaitsRecord>, ResultsError> {
+        if !self.has_table("waits")? {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "SELECT candidate, restart, json FROM waits \
+             WHERE microbenchmark = {microbenchmark} ORDER BY candidate, restart"
+        );
+        let rows =
+            self.rows(&sql, |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))?;
+        let record = |(candidate, restart, json): (u32, u32, String)| {
+            Ok(WaitsRecord { candidate, restart, waits: self.parse("waits", &json)? })
+        };
+        rows.into_iter().map(record).collect()
+    }
+}
