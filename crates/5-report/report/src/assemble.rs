@@ -10,6 +10,7 @@ mod plans;
 pub(crate) mod profile;
 mod records;
 mod statements;
+mod waits;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use absolute::{
 };
 use dbdyno_results::{
     CandidateRecord, EngineCountsRecord, FailureRecord, MicrobenchmarkRecord, ProfileRecord,
-    ResultsError, Role, RunReader, SliceRecord, StatementRecord,
+    ResultsError, Role, RunReader, SliceRecord, StatementRecord, WaitsRecord,
 };
 use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
@@ -68,7 +69,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let (plans, profiles, executed) =
                 (run.plans(id)?, run.profiles(id)?, run.executed(id)?);
             let one = Measured { order, statements, engine_counts, plans, ..one };
-            let mut one = Measured { profiles, executed, ..one };
+            let waits = run.waits(id)?;
+            let mut one = Measured { profiles, executed, waits, ..one };
             one.layer_rules = run.layer_rules();
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
@@ -175,6 +177,7 @@ struct Measured {
     executed: Vec<(u32, u32, Executed)>,
     /// The user's rules for layers of profiles.
     layer_rules: Option<String>,
+    waits: Vec<WaitsRecord>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
     relative: Vec<Relative>,
@@ -241,6 +244,7 @@ impl Measured {
             profiles: Vec::new(),
             executed: Vec::new(),
             layer_rules: None,
+            waits: Vec::new(),
             own,
             relative: Vec::new(),
             control: candidates.iter().position(|one| one.role == Role::Control),
@@ -446,6 +450,7 @@ impl Measured {
                         self.profile_difference(number, pair, control.as_ref())
                     }
                 },
+                waits: self.waits_difference(number, candidate.role),
                 verdict: match verdict {
                     Verdict::Unknown if alone => Verdict::NoInterval,
                     known => known,

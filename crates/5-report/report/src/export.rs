@@ -24,6 +24,7 @@ use crate::sections::series::{changes_csv, effects_csv};
 use crate::sections::statements::statements_csv;
 use crate::sections::sweep::scaling_csv;
 use crate::stacks::{folded_files, speedscope};
+use crate::sections::waits::waits_csv;
 use crate::{html, markdown};
 
 /// The version of the JSON structure of a report; it changes when a field is renamed, removed or changes its meaning.
@@ -178,6 +179,7 @@ pub fn tables(report: &Report) -> Vec<(&'static str, String)> {
     add(!report.series.is_empty(), "changes.csv", changes_csv);
     let mut rows = all.iter().flat_map(|one| &one.rows);
     add(rows.clone().any(|row| row.profile.is_some()), "functions.csv", functions_csv);
+    add(rows.clone().any(|row| row.waits.is_some()), "waits.csv", waits_csv);
     add(
         rows.clone().any(|row| !row.engine_counters.is_empty()),
         "engine_counters.csv",

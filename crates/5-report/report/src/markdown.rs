@@ -13,6 +13,7 @@ use crate::sections::profile;
 use crate::sections::series::effects;
 use crate::sections::statements::statements;
 use crate::sections::sweep::scaling;
+use crate::sections::waits::waits;
 use crate::sections::{Output, Section, groups, inserts};
 use crate::words::{self, NOTHING_MEASURED, identity, summary};
 
@@ -35,6 +36,7 @@ pub fn render(report: &Report) -> String {
         sections.push(engine_counters(report, output));
         sections.push(plans(report));
         sections.push(profile::summary(report, output));
+        sections.push(waits(report, None, output));
     }
     let mut last = Section::new("notes", "");
     let notes = notes(report, output);

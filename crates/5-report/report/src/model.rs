@@ -322,6 +322,9 @@ pub struct Row {
     /// Where the difference in CPU time is; `None` without samples of both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileDifference>,
+    /// Where the time per query goes; `None` without recorded waits of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<WaitsDifference>,
     pub verdict: Verdict,
     pub cpu_verdict: Verdict,
     pub trusted_metric: Metric,
@@ -333,6 +336,48 @@ pub struct Row {
     pub ratios: Vec<f64>,
     /// The median of each restart, in order; one value without restarts.
     pub restart_medians: Vec<f64>,
+}
+
+/// CPU time and waits of the threads that execute statements.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitsDifference {
+    /// Why threads were looked at in intervals; `None` if each switch was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_intervals: Option<String>,
+    /// Records of switches that were lost.
+    pub lost: u64,
+    /// CPU time per query while waits were recorded, relative to that of measured slices, of the candidate and the
+    /// baseline.
+    pub cost: [Option<Ratio>; 2],
+    /// Their sum is `total`.
+    pub parts: Vec<WaitRow>,
+    /// Clients × wall time / statements.
+    pub total: WaitRow,
+    /// Of other threads, relative to the same statements.
+    pub background: Vec<WaitRow>,
+    /// The stacks in which threads wait that execute statements, except for the client or a CPU, the longest waits first.
+    pub stacks: Vec<WaitRow>,
+}
+
+/// Time per query in µs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitRow {
+    pub name: String,
+    pub us: f64,
+    pub baseline_us: f64,
+    /// Half of the 95% interval of the difference; `None` if there are too few blocks or starts.
+    pub half_width_us: Option<f64>,
+}
+
+impl WaitRow {
+    pub fn difference(&self) -> f64 {
+        self.us - self.baseline_us
+    }
+
+    /// Whether the interval of the difference does not contain 0.
+    pub fn is_certain(&self) -> bool {
+        self.half_width_us.is_some_and(|half| self.difference().abs() > half)
+    }
 }
 
 /// A statement with another plan than the baseline's.

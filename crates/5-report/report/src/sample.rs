@@ -471,6 +471,7 @@ fn row(
         engine_counters: Vec::new(),
         plans: Vec::new(),
         profile: None,
+        waits: None,
         verdict: Verdict::of_estimate(Metric::Qps, &estimate, floor),
         cpu_verdict: match candidate.role {
             // The control equals the baseline: all differences are noise.

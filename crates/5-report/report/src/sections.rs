@@ -18,6 +18,7 @@ pub(crate) mod profile;
 pub(crate) mod series;
 pub(crate) mod statements;
 pub(crate) mod sweep;
+pub(crate) mod waits;
 
 use dbdyno_text::{Cell, Interval, Mark, Table, Tone};
 use dbdyno_units::Ratio;

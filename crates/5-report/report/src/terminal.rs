@@ -23,7 +23,7 @@ use crate::sections::operations::{Part, counters, operations};
 use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
 use crate::sections::series::{comes_first, effects, series};
 use crate::sections::statements::{largest_differences, statements};
-use crate::sections::{LONGEST_NAME, Output, Section, inserts, plans, profile, sweep};
+use crate::sections::{LONGEST_NAME, Output, Section, inserts, plans, profile, sweep, waits};
 use crate::words;
 
 pub use dbdyno_text::{COLOR_CODES, Paint};
@@ -98,6 +98,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         sections.push(engine_counters(report, Output::Terminal));
         sections.push(plans::plans(report));
         sections.push(profile::summary(report, Output::Terminal));
+        sections.push(waits::waits(report, None, Output::Terminal));
     }
     if !by_series {
         sections.push(summaries(report, Metric::Qps, grouping, Output::Terminal));
@@ -129,15 +130,21 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
 /// The lines of a screen that an answer may have, without the line of the prompt.
 const SCREEN: usize = 23;
 
-/// Where a candidate, or each, needs another CPU time than the baseline; with `details` in all layers and functions.
-/// `None` without profiles of it.
+/// Where a candidate, or each, needs another CPU time than the baseline, with `details` in all layers and functions, and
+/// where it waits; `None` without profiles and recorded waits of it.
 pub fn why(
     report: &Report,
     candidate: Option<&str>,
     microbenchmark: Option<&str>,
     options: &TerminalOptions,
 ) -> Option<String> {
-    let sections = profile::why(report, candidate, microbenchmark, options.details);
+    let mut sections = profile::why(report, candidate, microbenchmark, options.details);
+    let mut of_waits = report.clone();
+    of_waits.microbenchmarks.retain(|one| microbenchmark.is_none_or(|name| one.name == name));
+    let of_waits = waits::waits(&of_waits, candidate, Output::Terminal);
+    if !of_waits.blocks.is_empty() {
+        sections.push(of_waits);
+    }
     let text = terminal(&sections, options.width, Paint::new(options.color));
     (!sections.is_empty()).then(|| text.trim_start_matches('\n').to_owned())
 }

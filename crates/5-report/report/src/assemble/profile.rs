@@ -124,7 +124,7 @@ impl Measured {
     }
 
     /// CPU time per query in µs of a candidate in a start, without samples.
-    fn cpu_of_start(&self, candidate: usize, restart: u32) -> Option<f64> {
+    pub(super) fn cpu_of_start(&self, candidate: usize, restart: u32) -> Option<f64> {
         let kind = self.own.get(candidate)?.kind;
         let slices = self.slices.iter();
         let slices =

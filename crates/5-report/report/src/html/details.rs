@@ -13,7 +13,7 @@ use crate::charts::{Scale, colour, percent, shape};
 use crate::metric::{compared, with_clients};
 use crate::model::{CandidateRecord, MicrobenchmarkRows, Report, Role, Row};
 use crate::sections::operations::{self, Part};
-use crate::sections::{Output, engine_counters, mark, plans, profile, statements};
+use crate::sections::{Output, engine_counters, mark, plans, profile, statements, waits};
 
 pub(super) fn render(report: &Report) -> Markup {
     let content = html! {
@@ -55,6 +55,7 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                 }
                 (other_plans(report, microbenchmark))
                 (document::blocks(&profile::of_microbenchmark(report, microbenchmark)))
+                (document::blocks(&waits::of_microbenchmark(report, microbenchmark)))
                 (document::table(&operations::measurements(report, microbenchmark)))
             }
         }

@@ -52,7 +52,8 @@ pub struct Report {
     dbdyno why results/first\n  \
     dbdyno why results/first myrocks point-query_range=100\n  \
     dbdyno why results/first --details --export-json why.json\n\n\
-    The run must have been measured with --profile, or with [profile] in its experiment. report.html \
+    The run must have been measured with --profile, or with [profile] in its experiment; with --waits it also says \
+    where the time per query goes that is no CPU time. report.html \
     has flame graphs, functions.csv all functions, and profile.speedscope.json and stacks/ the stacks for other \
     programs.")]
 pub struct Why {

@@ -1,0 +1,265 @@
+//! Where the time per query goes: CPU time and waits of the threads that execute statements.
+//!
+//! All parts are from the same slices, so they add up to the time per query there: clients × wall time / statements. Of
+//! the threads of the background only what is work is shown. They wait for work in locks as well, which tells nothing.
+
+use std::collections::BTreeMap;
+
+use dbdyno_profile::Titles;
+use dbdyno_results::{Role, WaitsRecord};
+use dbdyno_stats::mean_with_half_width;
+use dbdyno_types::profile::{Function, SliceWaits, WaitKind, WaitStack, Waits};
+use dbdyno_units::{Nanos, Ratio};
+
+use super::Measured;
+use crate::model::{WaitRow, WaitsDifference};
+
+/// With so many starts, intervals are those over starts.
+const ENOUGH_STARTS: usize = 3;
+
+/// Functions of a program in the name of a stack.
+const DEPTH: usize = 4;
+
+/// The beginnings of the modules of the kernel, the C library and its loader.
+const NOT_OF_PROGRAM: [&str; 5] = ["[k]", "libc.", "libc-", "libpthread", "ld-"];
+
+/// The parts of the time per query, their sum, and parts of the time of other threads.
+const ROWS: usize = PARTS + 1 + IN_BACKGROUND.len();
+
+/// CPU, each kind of wait, and what is missing.
+const PARTS: usize = WaitKind::ALL.len() + 2;
+
+const IN_BACKGROUND: [WaitKind; 2] = [WaitKind::Cpu, WaitKind::Storage];
+
+/// In µs per query.
+type Values = [f64; ROWS];
+
+/// The values of a candidate and the baseline in each block of a start.
+type Start = Vec<[Values; 2]>;
+
+impl Measured {
+    /// `None` without waits of both in a common block.
+    pub(super) fn waits_difference(&self, candidate: usize, role: Role) -> Option<WaitsDifference> {
+        let of =
+            |number: usize| self.waits.iter().filter(move |one| one.candidate as usize == number);
+        if role == Role::Baseline {
+            return None;
+        }
+        let pairs: Vec<[&WaitsRecord; 2]> = of(candidate)
+            .filter_map(|own| Some([own, of(0).find(|base| base.restart == own.restart)?]))
+            .collect();
+        let starts: Vec<Start> = pairs.iter().map(|pair| blocks(*pair)).collect();
+        let starts: Vec<Start> = starts.into_iter().filter(|start| !start.is_empty()).collect();
+        if starts.is_empty() {
+            return None;
+        }
+        let mut parts: Vec<WaitRow> =
+            names().enumerate().map(|(at, name)| row(name, &starts, at)).collect();
+        let mut background = parts.split_off(PARTS + 1);
+        let total = parts.pop()?;
+        for rows in [&mut parts, &mut background] {
+            rows.retain(|row| row.us != 0.0 || row.baseline_us != 0.0);
+        }
+        let waits = || pairs.iter().flatten().map(|record| &record.waits);
+        Some(WaitsDifference {
+            in_intervals: waits().find_map(|waits| waits.in_intervals.clone()),
+            lost: waits().map(|waits| waits.lost).fold(0, u64::saturating_add),
+            cost: [candidate, 0].map(|number| self.cost_of_waits(number)),
+            parts,
+            total,
+            background,
+            stacks: stacks(&pairs),
+        })
+    }
+
+    /// The CPU time per query in slices in which waits were recorded relative to that in measured ones.
+    fn cost_of_waits(&self, candidate: usize) -> Option<Ratio> {
+        let of = self.waits.iter().filter(|one| one.candidate as usize == candidate);
+        let (mut recorded, mut others) = (0.0, 0.0);
+        for WaitsRecord { restart, waits, .. } in of {
+            let statements: f64 = waits.slices.iter().map(|slice| slice.statements as f64).sum();
+            recorded += waits.slices.iter().map(|slice| slice.cpu.as_micros_f64()).sum::<f64>();
+            others += self.cpu_of_start(candidate, *restart)? * statements;
+        }
+        (others > 0.0).then(|| Ratio::new(recorded / others))
+    }
+}
+
+/// The names of all rows, in the order of [`Values`].
+fn names() -> impl Iterator<Item = &'static str> {
+    let parts = WaitKind::ALL.into_iter().map(WaitKind::name);
+    let background = IN_BACKGROUND.into_iter().map(WaitKind::name);
+    ["CPU"].into_iter().chain(parts).chain(["not recorded", "time per query"]).chain(background)
+}
+
+/// The values of both in the blocks that both have.
+fn blocks([own, base]: [&WaitsRecord; 2]) -> Start {
+    let of = |record: &WaitsRecord| -> BTreeMap<u32, Values> {
+        let slices = record.waits.slices.iter();
+        slices.filter_map(|slice| Some((slice.block, values(slice)?))).collect()
+    };
+    let base = of(base);
+    let own = of(own).into_iter();
+    own.filter_map(|(block, own)| Some([own, *base.get(&block)?])).collect()
+}
+
+/// `None` without statements.
+fn values(slice: &SliceWaits) -> Option<Values> {
+    let statements = slice.statements as f64;
+    let per_query = |time: f64| time / statements;
+    let kind = |waits: &BTreeMap<WaitKind, Nanos>, kind| {
+        waits.get(&kind).copied().unwrap_or_default().as_micros_f64()
+    };
+    let (sessions, background) = (&slice.sessions, &slice.background);
+    let mut values = vec![sessions.cpu.as_micros_f64()];
+    values.extend(WaitKind::ALL.map(|one| kind(&sessions.waits, one)));
+    let total = slice.wall.as_micros_f64() * f64::from(slice.clients);
+    values.push(total - values.iter().sum::<f64>());
+    values.push(total);
+    values.extend(IN_BACKGROUND.map(|one| kind(&background.waits, one)));
+    let values: Values = values.try_into().ok()?;
+    (statements > 0.0).then(|| values.map(per_query))
+}
+
+/// The means over starts of one of the values.
+fn row(name: &str, starts: &[Start], at: usize) -> WaitRow {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let over = |of: &dyn Fn(&[Values; 2]) -> f64| -> Vec<f64> {
+        let of_start = |start: &Start| mean(&start.iter().map(of).collect::<Vec<f64>>());
+        starts.iter().map(of_start).collect()
+    };
+    let difference = |[own, base]: &[Values; 2]| own[at] - base[at];
+    let differences = match starts.len() {
+        ENOUGH_STARTS.. => over(&difference),
+        _ => starts.iter().flatten().map(difference).collect(),
+    };
+    WaitRow {
+        name: name.to_owned(),
+        us: mean(&over(&|[own, _]| own[at])),
+        baseline_us: mean(&over(&|[_, base]| base[at])),
+        half_width_us: mean_with_half_width(&differences).map(|(_, half)| half),
+    }
+}
+
+/// The stacks in which threads wait that execute statements, except for the client or a CPU, the longest waits first.
+fn stacks(pairs: &[[&WaitsRecord; 2]]) -> Vec<WaitRow> {
+    // By stack and start, of both.
+    let mut times: BTreeMap<String, Vec<[f64; 2]>> = BTreeMap::new();
+    for (start, pair) in pairs.iter().enumerate() {
+        for (side, WaitsRecord { waits, .. }) in pair.iter().enumerate() {
+            let statements: f64 = waits.slices.iter().map(|slice| slice.statements as f64).sum();
+            for stack in &waits.stacks {
+                if statements > 0.0 && !matches!(stack.kind, WaitKind::Client | WaitKind::Cpu) {
+                    let of_starts = times.entry(stack_name(waits, stack));
+                    let of_starts = of_starts.or_insert_with(|| vec![[0.0; 2]; pairs.len()]);
+                    of_starts[start][side] += stack.time.as_micros_f64() / statements;
+                }
+            }
+        }
+    }
+    let row = |(name, of_starts): (String, Vec<[f64; 2]>)| {
+        let differences: Vec<f64> = of_starts.iter().map(|[own, base]| own - base).collect();
+        let mean = |side: usize| {
+            of_starts.iter().map(|both| both[side]).sum::<f64>() / of_starts.len() as f64
+        };
+        let interval = mean_with_half_width(&differences);
+        let interval = interval.filter(|_| differences.len() >= ENOUGH_STARTS);
+        WaitRow {
+            name,
+            us: mean(0),
+            baseline_us: mean(1),
+            half_width_us: interval.map(|(_, half)| half),
+        }
+    };
+    let mut rows: Vec<WaitRow> = times.into_iter().map(row).collect();
+    let longest = |row: &WaitRow| row.us.max(row.baseline_us);
+    rows.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
+    rows
+}
+
+/// The kind and the innermost functions of a stack: of the program without its C library, or else of the kernel without
+/// its scheduler.
+fn stack_name(waits: &Waits, stack: &WaitStack) -> String {
+    let functions = || stack.frames.iter().filter_map(|at| waits.functions.get(*at as usize));
+    let is_other = |module: &str| NOT_OF_PROGRAM.iter().any(|of| module.starts_with(of));
+    let titles = Titles::of([]);
+    let name_of = |one: &Function| titles.title(one);
+    let of_program = functions().filter(|one| !is_other(&one.module));
+    let mut names: Vec<String> = of_program.map(name_of).collect();
+    if names.is_empty() {
+        let of_kernel = functions().filter(|one| one.module == "[k]").map(name_of);
+        let is_scheduler = |name: &String| ["sched", "perf_"].iter().any(|of| name.contains(of));
+        names = of_kernel.filter(|name| !is_scheduler(name)).collect();
+    }
+    names.dedup();
+    names.truncate(DEPTH);
+    format!("{}: {}", stack.kind.name(), names.join(" < "))
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_types::profile::ThreadTimes;
+
+    use super::*;
+
+    fn slice(block: u32, lock: u64) -> SliceWaits {
+        let micros = Nanos::from_micros;
+        let waits = [(WaitKind::Lock, micros(lock)), (WaitKind::Client, micros(500))];
+        SliceWaits {
+            block,
+            clients: 2,
+            statements: 10,
+            wall: micros(1_000),
+            cpu: micros(400),
+            sessions: ThreadTimes { cpu: micros(300), waits: waits.into_iter().collect() },
+            background: ThreadTimes::default(),
+        }
+    }
+
+    fn record(candidate: u32, slices: Vec<SliceWaits>) -> WaitsRecord {
+        WaitsRecord { candidate, restart: 0, waits: Waits { slices, ..Waits::default() } }
+    }
+
+    #[test]
+    fn parts_add_up_to_the_time_per_query() {
+        let own = record(1, vec![slice(1, 900), slice(2, 910), slice(3, 905)]);
+        let base = record(0, vec![slice(3, 100), slice(2, 110), slice(7, 0)]);
+        let start = blocks([&own, &base]);
+        assert_eq!(start.len(), 2, "only common blocks");
+        let starts = [start];
+        let rows: Vec<WaitRow> =
+            names().enumerate().map(|(at, name)| row(name, &starts, at)).collect();
+        assert_eq!(rows.len(), ROWS);
+        let sum: f64 = rows[..PARTS].iter().map(|row| row.us).sum();
+        let total = &rows[PARTS];
+        assert_eq!((total.name.as_str(), total.us), ("time per query", 200.0));
+        assert!((sum - 200.0).abs() < 1e-9, "{rows:?}");
+        let lock = rows.iter().find(|row| row.name == "lock").unwrap();
+        assert!((lock.us - 90.75).abs() < 1e-9 && (lock.baseline_us - 10.5).abs() < 1e-9);
+        assert!(lock.half_width_us.is_some_and(|half| half < lock.difference()), "{lock:?}");
+    }
+
+    #[test]
+    fn stacks_are_named_by_functions_of_the_program() {
+        let function = |module: &str, name: &str| Function {
+            module: module.to_owned(),
+            name: Some(name.to_owned()),
+            source: None,
+            start: 0,
+        };
+        let functions = vec![
+            function("[k]", "__schedule"),
+            function("[k]", "futex_wait"),
+            function("libc.so.6", "pthread_cond_wait"),
+            function("mariadbd", "lock_wait"),
+            function("mariadbd", "row_search_mvcc"),
+        ];
+        let waits = Waits { functions, ..Waits::default() };
+        let stack = |frames| {
+            let stack = WaitStack { kind: WaitKind::Lock, frames, waits: 1, time: Nanos::ZERO };
+            stack_name(&waits, &stack)
+        };
+        assert_eq!(stack(vec![0, 1, 2, 3, 3, 4]), "lock: lock_wait < row_search_mvcc");
+        assert_eq!(stack(vec![0, 1, 2, 77]), "lock: futex_wait [kernel]");
+    }
+}

@@ -1,0 +1,191 @@
+//! Where the time per query goes: CPU time and waits.
+
+use dbdyno_text::{Cell, Column, Csv, Row, Style, Table, Text, Tone, cut};
+
+use super::{Block, Output, Section, by_microbenchmark};
+use crate::figures::{compact, micros, number, ratio};
+use crate::model::Row as Compared;
+use crate::model::{MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
+
+/// So many stacks of a candidate are shown; the table in CSV has all.
+const SHOWN: usize = 10;
+
+const LONGEST_IN_TABLE: usize = 44;
+
+/// Parts that do not depend on the server alone.
+const NOT_OF_SERVER: [&str; 2] = ["client", "not recorded"];
+
+pub(crate) const KEY: &str = "waits: time per query in µs (clients × wall time / statements) of the threads that execute \
+     statements, in slices of their own, in which each switch was recorded: rows add up. Run queue: it could run, but had no \
+     CPU. Lock: mutexes, condition variables, semaphores, so also what other threads do for it. Client: until the next \
+     statement arrives, with the client's own work and the way there and back. Waits end when the thread runs again. ±: over \
+     starts, with fewer than three over blocks, which is too narrow if starts differ. Grey: not certain.";
+
+/// The tables of all microbenchmarks with recorded waits, of one candidate if it is named, and what they mean.
+pub(crate) fn waits(report: &Report, candidate: Option<&str>, output: Output) -> Section {
+    by_microbenchmark(report, "waits", ("where the time per query goes", KEY), |member| {
+        let rows = member.rows.iter();
+        let is_shown = |row: &&Compared| match candidate {
+            Some(name) => row.candidate == name,
+            None => row.role != Role::Control,
+        };
+        rows.filter(is_shown).flat_map(|row| blocks(report, row, output)).collect::<Vec<Block>>()
+    })
+}
+
+/// The tables of a microbenchmark on the page.
+pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) -> Vec<Block> {
+    let rows = member.rows.iter().filter(|row| row.role != Role::Control);
+    let mut all: Vec<Block> = rows.flat_map(|row| blocks(report, row, Output::Page)).collect();
+    if !all.is_empty() {
+        all.push(Text::new(KEY).style(Style::Dim).into());
+    }
+    all
+}
+
+/// What a candidate's time per query is in words and tables.
+fn blocks(report: &Report, row: &Compared, output: Output) -> Vec<Block> {
+    let mut sentences = sentences(report, row).into_iter();
+    let Some(first) = sentences.next() else { return Vec::new() };
+    let tables = tables(report, row, output).into_iter().map(Block::Table);
+    let others = sentences.map(|sentence| Text::new(sentence).style(Style::Dim).into());
+    [Text::default().strong(first).into()].into_iter().chain(tables).chain(others).collect()
+}
+
+fn tables(report: &Report, row: &Compared, output: Output) -> Vec<Table> {
+    let Some(waits) = &row.waits else { return Vec::new() };
+    let WaitsDifference { parts, total, background, stacks, in_intervals, .. } = waits;
+    let write = if output == Output::Terminal { compact } else { micros };
+    let new = |title: &str| {
+        let numbers = [report.baseline.as_str(), row.candidate.as_str(), "difference"];
+        let numbers = numbers.map(|title| Column::number(cut(title, 14)));
+        let name = Column::name(title).most(LONGEST_IN_TABLE);
+        Table::new([name].into_iter().chain(numbers))
+            .class("facts operations")
+            .caption(format!("{title} of {}", row.candidate))
+    };
+    let cells = |one: &WaitRow| {
+        let [base, own] = [one.baseline_us, one.us].map(|value| Cell::text(write(value)));
+        Row::new([Cell::text(&one.name), base, own, difference(one, write)])
+    };
+    let mut table = new("CPU and waits");
+    if in_intervals.is_some() {
+        table.part("estimated: threads were looked at every 10 ms");
+    }
+    parts.iter().chain([total]).for_each(|one| table.push(cells(one)));
+    if !background.is_empty() {
+        table.part("other threads");
+        background.iter().for_each(|one| table.push(cells(one)));
+    }
+    let mut of_stacks = new("stack of a wait, innermost first");
+    stacks.iter().take(SHOWN).for_each(|one| of_stacks.push(cells(one)));
+    let mut tables = vec![table, of_stacks];
+    tables.retain(|table| !table.rows.is_empty());
+    tables
+}
+
+fn difference(one: &WaitRow, write: fn(f64) -> String) -> Cell {
+    let cell = Cell::text(signed(one, write));
+    if NOT_OF_SERVER.contains(&one.name.as_str()) {
+        return cell;
+    }
+    let tone = match one.is_certain() {
+        false => Tone::Noise,
+        true if one.difference() < 0.0 => Tone::Better,
+        true => Tone::Worse,
+    };
+    cell.verdict(tone, if one.is_certain() { "certain" } else { "not certain" })
+}
+
+fn signed(one: &WaitRow, write: fn(f64) -> String) -> String {
+    let sign = if one.difference() < 0.0 { "−" } else { "+" };
+    let interval = one.half_width_us.map(|half| format!(" ±{}", write(half)));
+    format!("{sign}{}{}", write(one.difference().abs()), interval.unwrap_or_default())
+}
+
+/// What a candidate's time per query is and where the difference is, in sentences.
+fn sentences(report: &Report, row: &Compared) -> Vec<String> {
+    let Some(waits) = &row.waits else { return Vec::new() };
+    let WaitsDifference { total, cost, .. } = waits;
+    let mut sentences = vec![format!(
+        "a query takes {} µs with {} and {} µs with {}",
+        compact(total.us),
+        row.candidate,
+        compact(total.baseline_us),
+        report.baseline
+    )];
+    let is_shown = |one: &&WaitRow| one.is_certain() && !NOT_OF_SERVER.contains(&one.name.as_str());
+    let certain = waits.parts.iter().filter(is_shown);
+    let certain: Vec<String> =
+        certain.map(|one| format!("{} {} µs", one.name, signed(one, compact))).collect();
+    sentences.push(match certain.is_empty() {
+        true => "no difference of CPU time and waits is certain".to_owned(),
+        false => format!("CPU and waits: {}", certain.join(", ")),
+    });
+    let cost = cost.map(|cost| cost.map_or_else(|| "unknown".to_owned(), ratio));
+    sentences.push(format!(
+        "recording cost: CPU time per query was {} and {} times that of measured slices",
+        cost[1], cost[0]
+    ));
+    if waits.lost > 0 {
+        sentences.push(format!(
+            "{} records of switches were lost: what they are about is not recorded",
+            waits.lost
+        ));
+    }
+    let reason = waits.in_intervals.iter();
+    sentences.extend(reason.map(|why| {
+        format!("waits are estimated from a look at all threads every 10 ms, not recorded: {why}")
+    }));
+    sentences
+}
+
+/// One line per microbenchmark, candidate and part or stack.
+pub(crate) fn waits_csv<'r>(report: &'r Report) -> String {
+    let lines = report.microbenchmarks.iter().flat_map(|of| {
+        let of_row = move |row: &'r Compared| {
+            let all = row.waits.iter().flat_map(|waits| {
+                let parts = waits.parts.iter().map(|one| ("part", one));
+                let others = waits.background.iter().map(|one| ("other threads", one));
+                let stacks = waits.stacks.iter().map(|one| ("stack", one));
+                parts.chain([("total", &waits.total)]).chain(others).chain(stacks)
+            });
+            all.map(move |(kind, one)| (of, row, kind, one))
+        };
+        of.rows.iter().flat_map(of_row)
+    });
+    Csv::of(lines)
+        .column("microbenchmark", |(of, ..)| of.name.clone())
+        .column("clients", |(of, ..)| of.clients.to_string())
+        .column("candidate", |(_, row, ..)| row.candidate.clone())
+        .column("baseline", |_| report.baseline.clone())
+        .column("kind", |(_, _, kind, _)| (*kind).to_owned())
+        .column("name", |(.., one)| one.name.clone())
+        .column("baseline_us_per_query", |(.., one)| number(Some(one.baseline_us)))
+        .column("us_per_query", |(.., one)| number(Some(one.us)))
+        .column("difference_us", |(.., one)| number(Some(one.difference())))
+        .column("half_width_us", |(.., one)| number(one.half_width_us))
+        .text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_is_certain_beyond_its_interval_and_the_client_is_not_judged() {
+        let row = |name: &str, half_width_us| WaitRow {
+            name: name.to_owned(),
+            us: 4.0,
+            baseline_us: 9.0,
+            half_width_us,
+        };
+        let cell = |name: &str, half| difference(&row(name, half), compact);
+        assert_eq!(cell("lock", Some(1.5)).text, "−5.00 ±1.50");
+        assert_eq!(cell("lock", Some(1.5)).verdict, Some((Tone::Better, "certain")));
+        assert_eq!(cell("lock", Some(6.0)).verdict, Some((Tone::Noise, "not certain")));
+        assert_eq!(cell("lock", None).text, "−5.00");
+        assert_eq!(cell("lock", None).verdict, Some((Tone::Noise, "not certain")));
+        assert_eq!(cell("client", Some(1.5)).verdict, None);
+    }
+}
