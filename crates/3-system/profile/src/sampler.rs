@@ -21,7 +21,7 @@ const FREQUENCY: u32 = 997;
 const FREQUENCY_OF_THREADS: u32 = 100;
 
 /// Bytes of the buffer of a CPU: the samples of 250 ms.
-pub(crate) const RING: usize = 16 << 20;
+const RING: usize = 16 << 20;
 
 /// The smallest buffer that is tried, of two samples. How much a user may lock in memory is limited.
 const LEAST_RING: usize = 128 << 10;

@@ -16,7 +16,7 @@ use perf_event::{Builder, Clock, SampleFlag};
 use super::kinds::Kinds;
 use super::threads::{Change, Event};
 use crate::kernel::KernelSymbols;
-use crate::sampler::{ProfileError, REGISTERS, RING, Sample, kernel_part, refused, stack_of};
+use crate::sampler::{ProfileError, REGISTERS, Sample, kernel_part, refused, stack_of};
 
 /// Bytes of a user's stack that are copied: stacks of waits are long at their inner end, and only that is shown.
 const DUMP: u32 = 16 << 10;
@@ -24,8 +24,12 @@ const DUMP: u32 = 16 << 10;
 /// Of how many switches one stack is copied: no divisors of the number of switches of a query.
 const PERIODS: [u64; 5] = [1, 3, 7, 31, 127];
 
-/// Copied stacks per second and CPU at most: with these, a buffer lasts for half a second.
-const STACKS: f64 = 2_000.0;
+/// Copied stacks per second and CPU at most.
+const STACKS: f64 = 1_000.0;
+
+/// Bytes of the buffers of a CPU: 40,000 switches, which must not be lost, and 250 copied stacks.
+const RING: usize = 8 << 20;
+const RING_OF_STACKS: usize = 4 << 20;
 
 /// `PERF_RECORD_SWITCH_CPU_WIDE`, and the bits in `misc` (`uapi/linux/perf_event.h` of the kernel).
 const SWITCH: u32 = 15;
@@ -70,7 +74,7 @@ impl Switch {
 impl Switches {
     /// Opens disabled events.
     pub fn open(cpus: &[usize]) -> Result<Self, ProfileError> {
-        let all = open(cpus, |builder| {
+        let all = open(cpus, RING, |builder| {
             builder.sample_period(1).sample_id_all(true).context_switch(true);
         })?;
         let period = PERIODS[PERIODS.len() - 1];
@@ -173,7 +177,7 @@ fn period_for(switches_per_second: f64) -> u64 {
 }
 
 fn with_stacks(cpus: &[usize], period: u64) -> Result<Vec<perf_event::Sampler>, ProfileError> {
-    open(cpus, |builder| {
+    open(cpus, RING_OF_STACKS, |builder| {
         builder
             .sample_period(period)
             .sample_regs_user(REGISTERS.iter().map(|register| 1 << register).sum())
@@ -185,6 +189,7 @@ fn with_stacks(cpus: &[usize], period: u64) -> Result<Vec<perf_event::Sampler>, 
 /// Opens events of switches on these CPUs, with samples that have the time of the monotonic clock.
 fn open(
     cpus: &[usize],
+    ring: usize,
     set: impl Fn(&mut Builder<'_>),
 ) -> Result<Vec<perf_event::Sampler>, ProfileError> {
     let open = |cpu: &usize| -> io::Result<perf_event::Sampler> {
@@ -197,7 +202,7 @@ fn open(
             .clockid(Clock::MONOTONIC)
             .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN);
         set(&mut builder);
-        builder.build()?.sampled(RING)
+        builder.build()?.sampled(ring)
     };
     cpus.iter().map(open).collect::<io::Result<_>>().map_err(refused)
 }
@@ -226,6 +231,6 @@ mod tests {
 
     #[test]
     fn stacks_are_copied_less_often_the_more_switches_there_are() {
-        assert_eq!([0.0, 2_000.0, 5_000.0, 50_000.0, 1e9].map(period_for), [1, 1, 3, 31, 127]);
+        assert_eq!([0.0, 1_000.0, 3_000.0, 30_000.0, 1e9].map(period_for), [1, 1, 3, 31, 127]);
     }
 }
