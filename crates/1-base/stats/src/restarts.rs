@@ -76,8 +76,8 @@ pub fn interval_of_repeats(ratios: &[f64]) -> Option<(Ratio, Ratio)> {
     Some((end(-1.0), end(1.0)))
 }
 
-/// The mean of independent values and half of its 95% interval, by Student's t; `None` with fewer than two values, or if
-/// one is not finite.
+/// The mean of independent values and half of its 95% interval, by Student's t; `None` with fewer than two values, or
+/// if one is not finite.
 pub fn mean_with_half_width(values: &[f64]) -> Option<(f64, f64)> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;

@@ -1,5 +1,5 @@
-//! Where processes spend CPU time: sampled stacks, unwound without frame pointers, with names and layers. And where their
-//! threads wait: see [`WaitSampler`].
+//! Where processes spend CPU time: sampled stacks, unwound without frame pointers, with names and layers. And where
+//! their threads wait: see [`WaitSampler`].
 //!
 //! One event per CPU samples everything that runs there and copies the registers and the top of the user's stack. What is
 //! not of the processes of interest is dropped when the buffers are read. Stacks are unwound with the tables for exceptions

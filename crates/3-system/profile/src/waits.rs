@@ -181,8 +181,8 @@ struct Sampled {
     stack: WaitStack,
 }
 
-/// Gives the time of each kind that the kernel tells to the sampled stacks, in proportion to the time of their waits, and
-/// to the kinds of these stacks.
+/// Gives the time of each kind that the kernel tells to the sampled stacks, in proportion to the time of their waits,
+/// and to the kinds of these stacks.
 fn distribute(waits: &mut Waits, sampled: Vec<Sampled>) {
     let mut totals: BTreeMap<WaitKind, f64> = BTreeMap::new();
     for (kind, time) in waits.slices.iter().flat_map(|slice| &slice.sessions.waits) {

@@ -1,7 +1,7 @@
 //! Recording of each switch of threads.
 //!
-//! One event per CPU writes a record when a thread loses the CPU and when it gets it, and a sample with the stack of the
-//! kernel before it loses it. This is the software event of context switches and not the tracepoint `sched_switch`: it
+//! One event per CPU writes a record when a thread loses the CPU and when it gets it, and a sample with the stack of
+//! the kernel before it loses it. This is the software event of context switches and not the tracepoint `sched_switch`: it
 //! comes from the same place of the kernel, and needs no tracefs, which is often not mounted. Copies of user stacks are
 //! too large for each switch. A second event takes one of many; as each switch is recorded, times remain whole.
 
