@@ -355,7 +355,8 @@ pub struct WaitsDifference {
     pub total: WaitRow,
     /// Of other threads, relative to the same statements.
     pub background: Vec<WaitRow>,
-    /// The stacks in which threads wait that execute statements, except for the client or a CPU, the longest waits first.
+    /// The stacks in which threads wait that execute statements, except for the client or a CPU, the longest waits
+    /// first.
     pub stacks: Vec<WaitRow>,
 }
 

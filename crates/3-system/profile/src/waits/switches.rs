@@ -1,9 +1,9 @@
 //! Recording of each switch of threads.
 //!
 //! One event per CPU writes a record when a thread loses the CPU and when it gets it, and a sample with the stack of
-//! the kernel before it loses it. This is the software event of context switches and not the tracepoint `sched_switch`: it
-//! comes from the same place of the kernel, and needs no tracefs, which is often not mounted. Copies of user stacks are
-//! too large for each switch. A second event takes one of many; as each switch is recorded, times remain whole.
+//! the kernel before it loses it. This is the software event of context switches and not the tracepoint `sched_switch`:
+//! it comes from the same place of the kernel, and needs no tracefs, which is often not mounted. Copies of user stacks
+//! are too large for each switch. A second event takes one of many; as each switch is recorded, times remain whole.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -18,10 +18,10 @@ use super::threads::{Change, Event};
 use crate::kernel::KernelSymbols;
 use crate::sampler::{ProfileError, REGISTERS, Sample, kernel_part, refused, stack_of};
 
-/// Bytes of a user's stack that are copied: stacks of waits are long at their inner end, and only that is shown.
+/// Bytes of a user's stack that are copied: only its inner end is shown.
 const DUMP: u32 = 16 << 10;
 
-/// Of how many switches one stack is copied: no divisors of the number of switches of a query.
+/// Of how many switches one stack is copied: primes, so that it is not always the same switch of a query.
 const PERIODS: [u64; 5] = [1, 3, 7, 31, 127];
 
 /// Copied stacks per second and CPU at most.
