@@ -23,8 +23,8 @@ use crate::sections::profile::{explained, functions_csv};
 use crate::sections::series::{changes_csv, effects_csv};
 use crate::sections::statements::statements_csv;
 use crate::sections::sweep::scaling_csv;
-use crate::stacks::{folded_files, speedscope};
 use crate::sections::waits::waits_csv;
+use crate::stacks::{folded_files, speedscope};
 use crate::{html, markdown};
 
 /// The version of the JSON structure of a report; it changes when a field is renamed, removed or changes its meaning.

@@ -38,7 +38,7 @@ impl Kinds {
             None => function == *name,
         };
         let mut rules = self.0.iter().filter(|rule| rule.of_kernel == of_kernel);
-        rules.find(|rule| rule.names.iter().any(|name| is_named(name))).map(|rule| rule.kind)
+        rules.find(|rule| rule.names.iter().any(&is_named)).map(|rule| rule.kind)
     }
 
     /// The kind of a wait that the kernel takes for `known`, by the functions of the program, the innermost first.
