@@ -66,8 +66,8 @@ pub(crate) struct Start {
     pub layers: Samples,
     pub functions: Samples,
     pub with_callees: Samples,
-    /// Samples in functions with a name or a source file.
-    pub known: f64,
+    /// The functions with neither a name nor a source file.
+    pub unknown: BTreeSet<String>,
 }
 
 impl Measured {
@@ -186,7 +186,9 @@ pub(crate) fn difference(
     let total_us = [0, 1].map(|side| added.iter().map(|pair| pair[side].cpu).sum::<f64>() / count);
     let least = LEAST_SHARE * total_us[0].max(total_us[1]);
     with_callees.retain(|row| row.certain || row.us.max(row.baseline_us) >= least);
-    let known = added.iter().map(|[own, base]| own.time(own.known) - base.time(base.known));
+    let unknown: BTreeSet<&String> =
+        added.iter().flatten().flat_map(|start| &start.unknown).collect();
+    let unknown = share_of_differences(&functions, |row| unknown.contains(&row.name));
     let samples =
         [0, 1].map(|side| starts.iter().map(|pair| samples_of(pair[side].profile)).sum::<u64>());
     let cut: u64 = starts.iter().flatten().map(|start| start.profile.cut).sum();
@@ -199,11 +201,22 @@ pub(crate) fn difference(
         layers,
         functions,
         with_callees,
-        known_us: known.sum::<f64>() / count,
+        unknown,
         least: least_certain(&added, deviations),
         stacks: [0, 1].map(|side| stacks(starts, side, titles)),
         instructions: None,
     }
+}
+
+/// The part that some rows have of all differences, without their signs.
+pub(crate) fn share_of_differences(
+    rows: &[ProfileRow],
+    of: impl Fn(&&ProfileRow) -> bool,
+) -> Share {
+    let size = |row: &ProfileRow| row.difference().abs();
+    let all: f64 = rows.iter().map(size).sum();
+    let part: f64 = rows.iter().filter(of).map(size).sum();
+    Share::from_fraction(if all > 0.0 { part / all } else { 0.0 })
 }
 
 /// The stacks of the candidate or of the baseline, over all starts.
@@ -251,8 +264,8 @@ impl Start {
                 Some(innermost) => {
                     own[numbers[innermost]] += samples;
                     let function = &functions[innermost];
-                    if function.name.is_some() || function.source.is_some() {
-                        start.known += samples;
+                    if function.name.is_none() && function.source.is_none() {
+                        start.unknown.insert(titles[innermost].clone());
                     }
                 }
                 None => *start.functions.entry(NO_STACK.to_owned()).or_default() += samples,

@@ -24,8 +24,8 @@ pub struct ProfileDifference {
     /// Functions with what they call; of recursive ones, a stack counts once. Those that take little time and do not
     /// certainly differ are left out.
     pub with_callees: Vec<ProfileRow>,
-    /// The part of the difference in functions with a name or a source file.
-    pub known_us: f64,
+    /// The part of the differences of functions, without their signs, in those with neither a name nor a source file.
+    pub unknown: Share,
     pub least: LeastCertain,
     /// What the functions execute; `None` if it was not to be counted.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -43,14 +43,14 @@ pub(crate) fn sentences(profile: &ProfileDifference, names: [&str; 2]) -> Vec<St
         return sentences;
     };
     sentences.extend(by_kind(profile));
-    let both = functions.values().filter_map(|[own, base]| Some(((*own)?, (*base)?)));
-    let sums = both.fold((0.0, 0.0), |sums, (own, base)| (sums.0 + own, sums.1 + base));
-    if sums.1 > 0.0 {
-        let change = percent_change(Ratio::new(sums.0 / sums.1));
+    let sum = |side: usize| functions.values().filter_map(|pair| pair[side]).sum::<f64>();
+    let (own_sum, base_sum) = (sum(0), sum(1));
+    if base_sum > 0.0 {
+        let change = percent_change(Ratio::new(own_sum / base_sum));
         sentences.push(format!(
-            "functions that were counted in both: {} instructions per query against {} ({change})",
-            compact(sums.0),
-            compact(sums.1)
+            "in all functions that were counted: {} instructions per query against {} ({change})",
+            compact(own_sum),
+            compact(base_sum)
         ));
     }
     sentences.push(format!(
@@ -148,7 +148,7 @@ mod tests {
                 "slower work: b (the same instructions, +10.0% CPU time)",
                 "more and slower work: c (+2.0% instructions, +40.0% CPU time)",
                 "less work: d (−30.0% instructions, −30.0% CPU time)",
-                "functions that were counted in both: 6.03k instructions per query against 5.00k (+20.5%)",
+                "in all functions that were counted: 6.03k instructions per query against 5.00k (+20.5%)",
                 "instructions are counted, with one client, in functions with 93.1% of the CPU time outside of the \
                  kernel (old: 94%)",
             ]

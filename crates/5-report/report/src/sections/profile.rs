@@ -2,11 +2,12 @@
 
 use dbdyno_profile::UNKNOWN;
 use dbdyno_text::{Cell, Column, Csv, Fact, Facts, Interval, Row, Style, Table, Text, Tone, cut};
-use dbdyno_units::grouped;
+use dbdyno_units::{Share, grouped};
 
 use super::{Block, Chart, Output, Section, instructions};
+use crate::assemble::profile::share_of_differences;
 use crate::charts::flame::Flame;
-use crate::figures::{number, plus_minus, ratio, signed_us, size_of, tiny, us};
+use crate::figures::{number, percent, plus_minus, ratio, signed_us, size_of, tiny, us};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
@@ -296,7 +297,11 @@ impl Explained<'_> {
         let shown: Vec<&ProfileRow> = explaining.take(most).collect();
         if !shown.is_empty() {
             let about = "certain differences, without functions that have 90% of the time of both";
-            tables.push((self.table("function", &shown), "functions with what they call", about));
+            tables.push((
+                self.table("with what it calls", &shown),
+                "functions with what they call",
+                about,
+            ));
         }
         tables
     }
@@ -308,7 +313,7 @@ impl Explained<'_> {
         let remarks = if self.is_certain() { "of the difference" } else { "" };
         let first = Column::name(what).most(LONGEST_IN_TABLE);
         let is_counted = what == "function" && self.profile.instructions.is_some();
-        let executed = is_counted.then(|| Column::number("instructions"));
+        let executed = is_counted.then(|| Column::number("executed"));
         let remarks = [Column::text(remarks)];
         let columns = [first].into_iter().chain(numbers).chain(executed).chain(remarks);
         let mut table = Table::new(columns)
@@ -406,7 +411,7 @@ impl Explained<'_> {
         let notes = [
             ("instructions", self.instructions()),
             ("counters", self.counters()),
-            ("named", self.named()),
+            ("named", Some(self.named())),
             ("control", self.control()),
             ("precision", Some(self.precision())),
             ("samples", Some(self.samples())),
@@ -459,16 +464,16 @@ impl Explained<'_> {
         (!largest.is_empty()).then(|| format!("of the engine: {}", largest.join("; ")))
     }
 
-    /// How much of the difference has a name.
-    fn named(&self) -> Option<String> {
-        let unknown = self.profile.layers.iter().filter(|one| one.name == UNKNOWN);
-        let unknown: f64 = unknown.map(ProfileRow::difference).sum();
-        let functions = self.share(self.profile.known_us)?;
-        let layers = self.share(self.difference_us() - unknown)?;
-        Some(format!(
-            "{functions} of the difference is in functions with a name or a source file, {layers} in \
-             known layers"
-        ))
+    /// How much of the differences has a name.
+    fn named(&self) -> String {
+        let known = |unknown: Share| percent(Share::from_fraction(1.0 - unknown.as_fraction()));
+        let layers = share_of_differences(&self.profile.layers, |one| one.name == UNKNOWN);
+        format!(
+            "{} of the differences, without their signs, are in functions with a name or a source file, {} \
+             in known layers",
+            known(self.profile.unknown),
+            known(layers)
+        )
     }
 
     fn control(&self) -> Option<String> {

@@ -907,7 +907,7 @@ fn why_names_the_difference_its_layers_and_functions() {
         "functions with what they call",
         "not counted (--instructions), so that more work cannot be told from slower work",
         "of the engine: Rocksdb_memtable_hit 0.78 per query, not counted by innodb",
-        "100% of the difference is in functions with a name or a source file",
+        "100% of the differences, without their signs, are in functions with a name or a source file",
         "control no certain difference among ",
         ": the noise floor.",
         "smallest certain difference with these samples: ",

@@ -6,7 +6,7 @@ use dbdyno_worker::schedule::{BlockPlan, Schedule};
 use crate::error::RunError;
 use crate::instance::Instance;
 use crate::measure::{MicrobenchmarkRun, NumberedCase};
-use crate::plan::cases::{INSTRUCTION_BLOCKS, instruction_slice, pace};
+use crate::plan::cases::{INSTRUCTION_BLOCKS, STARTS_WITH_INSTRUCTIONS, instruction_slice, pace};
 use crate::record::Recorder;
 
 /// The number of the first block in which instructions are counted: no other has such a number.
@@ -24,7 +24,8 @@ impl MicrobenchmarkRun<'_> {
     ) -> Result<(), RunError> {
         let experiment = self.context.experiment;
         let Some(restart) = profiles.first().map(|profile| profile.restart) else { return Ok(()) };
-        if !experiment.profile.as_ref().is_some_and(|profiling| profiling.instructions) {
+        let is_wanted = experiment.profile.as_ref().is_some_and(|profiling| profiling.instructions);
+        if !is_wanted || restart >= STARTS_WITH_INSTRUCTIONS {
             return Ok(());
         }
         let phase = self.phase("counting instructions");

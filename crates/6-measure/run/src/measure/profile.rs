@@ -13,7 +13,7 @@ use super::{MicrobenchmarkRun, NumberedCase};
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
 use crate::instance::{Instance, SliceError, running};
-use crate::plan::cases::{pace, profile_time, profiled_blocks, slice_length};
+use crate::plan::cases::{pace, profile_times, profiled_blocks, slice_length};
 use crate::record::Recorder;
 use crate::session::progress::RunEvent;
 
@@ -72,7 +72,7 @@ impl MicrobenchmarkRun<'_> {
         let experiment = self.context.experiment;
         let schedule = &experiment.schedule;
         let slice = slice_length(schedule, &case.microbenchmark);
-        if profile_time(experiment, &case.microbenchmark) > REPORTED {
+        if profile_times(experiment, &case.microbenchmark)[0] > REPORTED {
             recorder.report(RunEvent::SamplingStacks);
         }
         let plan = BlockPlan {

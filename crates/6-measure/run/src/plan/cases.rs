@@ -214,22 +214,33 @@ pub(crate) fn instruction_slice(schedule: &Schedule, microbenchmark: &Microbench
     slice_length(schedule, microbenchmark).max(Nanos::from_millis(500))
 }
 
-/// The time of all these blocks of a start, on all instances.
-pub(crate) fn profile_time(experiment: &Experiment, microbenchmark: &Microbenchmark) -> Nanos {
+/// The first starts, in which executed instructions are counted: with the same statements they hardly differ between
+/// starts.
+pub(crate) const STARTS_WITH_INSTRUCTIONS: u32 = 2;
+
+/// The time in which stacks are sampled and waits are recorded in a start, and that in which instructions are counted in
+/// one, on all instances.
+pub(crate) fn profile_times(
+    experiment: &Experiment,
+    microbenchmark: &Microbenchmark,
+) -> [Nanos; 2] {
     let blocks = profiled_blocks(experiment, microbenchmark);
     if blocks == 0 {
-        return Nanos::ZERO;
+        return [Nanos::ZERO; 2];
     }
     let schedule = &experiment.schedule;
-    let time = |slice: Nanos, blocks: u32| (slice + lead_in_time(slice)).times(u64::from(blocks));
-    let sampling = time(slice_length(schedule, microbenchmark), blocks + 1);
+    let time = |slice: Nanos, blocks: u32| {
+        let of_instance = (slice + lead_in_time(slice)).times(u64::from(blocks));
+        of_instance.times(instance_count(experiment) as u64)
+    };
     let wanted = |of: fn(&Profiling) -> bool| experiment.profile.as_ref().is_some_and(of);
-    let recording = if wanted(|profiling| profiling.waits) { sampling } else { Nanos::ZERO };
+    let parts = 1 + u32::from(wanted(|profiling| profiling.waits));
+    let sampling = time(slice_length(schedule, microbenchmark), parts * (blocks + 1));
     let counting = match wanted(|profiling| profiling.instructions) {
         true => time(instruction_slice(schedule, microbenchmark), INSTRUCTION_BLOCKS),
         false => Nanos::ZERO,
     };
-    (sampling + recording + counting).times(instance_count(experiment) as u64)
+    [sampling, counting]
 }
 
 /// The position of the case that servers are trained with before case number `measured`; `None`

@@ -9,8 +9,9 @@ use dbdyno_types::ReleaseOrigin;
 use dbdyno_units::{Bytes, Nanos};
 
 use crate::plan::cases::{
-    MicrobenchmarkCase, block_range, block_time, blocks_of_start, cases, instance_count,
-    interleaved_sets, of_instances, profile_time, segments, slice_length, start_range,
+    MicrobenchmarkCase, STARTS_WITH_INSTRUCTIONS, block_range, block_time, blocks_of_start, cases,
+    instance_count, interleaved_sets, of_instances, profile_times, segments, slice_length,
+    start_range,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::stopping_rule::StoppingRule;
@@ -246,8 +247,11 @@ pub(crate) fn time_left(
             let microbenchmark = &all[index].microbenchmark;
             let time = left.time(schedule, slice_length(schedule, microbenchmark), instances);
             estimate.measuring = estimate.measuring + times(time, relative(index));
-            let of_start = profile_time(experiment, microbenchmark);
-            let profiling = |starts: u32| of_start.times(u64::from(starts));
+            let [sampling, counting] = profile_times(experiment, microbenchmark);
+            let profiling = |starts: u32| {
+                let counted = starts.min(STARTS_WITH_INSTRUCTIONS);
+                sampling.times(u64::from(starts)) + counting.times(u64::from(counted))
+            };
             let (least, most) = (profiling(left.starts.0), profiling(left.starts.1));
             estimate.profiling =
                 estimate.profiling + times(TimeRange { least, most }, relative(index));
