@@ -19,6 +19,11 @@ pub enum ServerSystem {
 }
 
 impl ServerSystem {
+    /// Whether each session has a process of its own, instead of a thread.
+    pub const fn has_process_per_session(self) -> bool {
+        matches!(self, Self::PostgreSql)
+    }
+
     pub const ALL: [Self; 3] = [Self::MariaDb, Self::MySql, Self::PostgreSql];
 
     /// What is known of the system without its program.

@@ -85,10 +85,11 @@ impl Measured {
             let base = self.records(0).find(|one| one.restart == record.restart)?;
             Some([self.sampled(record)?, self.sampled(base)?])
         });
-        let starts: Vec<[Sampled<'_>; 2]> = pairs.collect();
+        let mut starts: Vec<[Sampled<'_>; 2]> = pairs.collect();
         if starts.is_empty() {
             return None;
         }
+        self.scale(&mut starts, [candidate, 0]);
         let layers = [own, baseline].map(|one| self.layers_of(&one.system));
         let titles = Titles::of(starts.iter().flatten().map(|one| one.profile));
         let mut found = difference(&starts, &layers, &titles, control);
@@ -104,6 +105,21 @@ impl Measured {
             found.stacks = Default::default();
         }
         Some(found)
+    }
+
+    /// Lets the mean of starts be the CPU time per query that is reported, in which those with more statements weigh more.
+    fn scale(&self, starts: &mut [[Sampled<'_>; 2]], candidates: [usize; 2]) {
+        for (side, number) in candidates.into_iter().enumerate() {
+            let absolute = self.own.get(number).and_then(|own| own.absolute.as_ref());
+            let measured = absolute.and_then(|one| {
+                Some(one.cpu_us_per_query? - one.background_cpu_us_per_query.unwrap_or(0.0))
+            });
+            let sum: f64 = starts.iter().map(|pair| pair[side].cpu).sum();
+            if let Some(measured) = measured.filter(|measured| *measured > 0.0 && sum > 0.0) {
+                let factor = measured * starts.len() as f64 / sum;
+                starts.iter_mut().for_each(|pair| pair[side].cpu *= factor);
+            }
+        }
     }
 
     fn records(&self, candidate: usize) -> impl Iterator<Item = &ProfileRecord> {

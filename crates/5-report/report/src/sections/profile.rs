@@ -415,6 +415,7 @@ impl Explained<'_> {
             ("control", self.control()),
             ("precision", Some(self.precision())),
             ("samples", Some(self.samples())),
+            ("background", self.background()),
         ];
         let known = notes.into_iter().filter_map(|(label, text)| Some(Fact::new(label, text?)));
         Facts::new(known)
@@ -501,6 +502,21 @@ impl Explained<'_> {
             100.0 * LeastCertain::SHARE,
             self.report.baseline
         )
+    }
+
+    /// CPU time of the server between slices, which is reported, but not sampled.
+    fn background(&self) -> Option<String> {
+        let all = [&self.row.absolute, &self.member.baseline];
+        let times = all.map(|one| one.background_cpu_us_per_query.unwrap_or(0.0));
+        let is_much = times.iter().zip(self.profile.total_us).any(|(time, all)| *time > 0.01 * all);
+        let [own, base] = times.map(us);
+        is_much.then(|| {
+            format!(
+                "{own} µs per query of {} and {base} of {} are spent between slices; they are reported, \
+                 and not sampled",
+                self.row.candidate, self.report.baseline
+            )
+        })
     }
 
     fn samples(&self) -> String {

@@ -7,7 +7,6 @@ use dbdyno_spec::experiment::System;
 use dbdyno_types::SliceMeasured;
 use dbdyno_types::executed::Executed;
 use dbdyno_types::profile::Profile;
-use dbdyno_types::server::ServerSystem;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::SliceRequest;
 
@@ -54,7 +53,7 @@ impl Instance {
             _ if spec.live.is_some() => Some("the live optimizer changes its code"),
             _ if self.candidate.host.is_some() => Some("it runs on another host"),
             System::Existing(_) => Some("dbdyno did not start it"),
-            System::Private(server) if server.system == ServerSystem::PostgreSql => {
+            System::Private(server) if server.system.has_process_per_session() => {
                 Some("it has a process for each session")
             }
             System::Private(_) | System::Sqlite { .. } => None,

@@ -49,7 +49,7 @@ fn each_start_has_a_profile_of_each_candidate() {
     }
     let (all, profiled) = starts(&test.out());
     assert!(all >= 4 && profiled == all, "{profiled} of {all}");
-    call([Path::new("why"), &test.out()]).assert_code(0).assert_prints("other needs");
+    call([Path::new("why"), &test.out()]).assert_code(0).assert_prints("without what they call");
 }
 
 #[test]
