@@ -65,7 +65,7 @@ impl Titles {
         let Function { module, name, source, start } = function;
         match name {
             Some(name) if module == KERNEL => return format!("{} [kernel]", folded(name)),
-            Some(name) => return folded(name),
+            Some(name) => return folded(of_c_library(name)),
             None if module == KERNEL => return "unnamed in the kernel".to_owned(),
             None if module == ANONYMOUS => return "code outside of files".to_owned(),
             None => {}
@@ -82,6 +82,24 @@ impl Titles {
             None if is_known => format!("{module}+{start:#x}"),
             None => format!("unnamed in {module}"),
         }
+    }
+}
+
+/// What glibc calls the parts of the names of implementations for some processors, of which a program uses one.
+const PROCESSORS: [&str; 6] = ["_avx", "_evex", "_sse", "_ssse", "_erms", "_unaligned"];
+
+/// The name by which programs call an implementation in the C library, such as `__memcmp_evex_movbe`. It is known only
+/// where the library's debug symbols are installed.
+fn of_c_library(name: &str) -> &str {
+    let Some(plain) = name.strip_prefix("__") else { return name };
+    let end = PROCESSORS.iter().filter_map(|processor| plain.find(processor)).min();
+    match end.map(|end| &plain[..end]) {
+        // One implementation of both.
+        Some("memmove") => "memcpy",
+        Some(plain) if ["mem", "str", "wcs", "wmem"].iter().any(|of| plain.starts_with(of)) => {
+            plain
+        }
+        _ => name,
     }
 }
 
@@ -130,6 +148,19 @@ fn arguments(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn implementations_for_processors_have_the_name_that_programs_use() {
+        for (name, plain) in [
+            ("__memcmp_evex_movbe", "memcmp"),
+            ("__memmove_avx512_unaligned_erms", "memcpy"),
+            ("__strlen_avx2", "strlen"),
+            ("__libc_recv", "__libc_recv"),
+            ("my_function_avx", "my_function_avx"),
+        ] {
+            assert_eq!(of_c_library(name), plain);
+        }
+    }
 
     #[test]
     fn names_have_no_arguments_and_no_clones() {

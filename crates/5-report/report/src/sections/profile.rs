@@ -21,7 +21,7 @@ const FEW: usize = 3;
 /// Layers that do not certainly differ are shown from this share of the CPU time on.
 const LEAST_DIFFERENCE: f64 = 0.01;
 
-/// Functions that have this share of the CPU time of both, with what they call, explain nothing.
+/// Functions with this share of the CPU time of a candidate, with what they call, explain nothing.
 const EVERYTHING: f64 = 0.9;
 
 /// So many functions are shown where none certainly differs.
@@ -290,13 +290,14 @@ impl Explained<'_> {
         let mut of_functions = self.table("function", &shown);
         self.add_others(&mut of_functions, "functions", functions, shown.len());
         tables.push((of_functions, "functions", "without what they call"));
+        let is_nearly_all = |time: f64, total: f64| time == 0.0 || time >= EVERYTHING * total;
         let has_everything = |one: &&ProfileRow| {
-            one.us >= EVERYTHING * total_us[0] && one.baseline_us >= EVERYTHING * total_us[1]
+            is_nearly_all(one.us, total_us[0]) && is_nearly_all(one.baseline_us, total_us[1])
         };
         let explaining = with_callees.iter().filter(|one| one.certain && !has_everything(one));
         let shown: Vec<&ProfileRow> = explaining.take(most).collect();
         if !shown.is_empty() {
-            let about = "certain differences, without functions that have 90% of the time of both";
+            let about = "certain differences, without functions that have 90% of the time";
             tables.push((
                 self.table("with what it calls", &shown),
                 "functions with what they call",
