@@ -159,8 +159,11 @@ impl Contents {
             let range = first..first.wrapping_add(entry.len());
             // That it returns nowhere is said of code that nothing called.
             let to = entry.cie().return_address_register();
-            let mut rules = entry.instructions(&frames, &bases);
-            let is_start = rules.any(|rule| matches!(rule, Ok(CallFrameInstruction::Undefined { register }) if register == to));
+            let nowhere = CallFrameInstruction::Undefined { register: to };
+            let mut common = entry.cie().instructions(&frames, &bases);
+            let mut own = entry.instructions(&frames, &bases);
+            let is_start = common.any(|rule| rule.as_ref() == Ok(&nowhere))
+                || own.any(|rule| rule.as_ref() == Ok(&nowhere));
             if is_start || entry.is_signal_trampoline() {
                 self.starts.push(range.clone());
             }

@@ -98,7 +98,7 @@ impl SamplingPlan {
         }
         if sampled.frequency < self.options.frequency {
             text.push_str(&format!(
-                "; the rate was lowered to {} per second to stay within the limit",
+                "; the rate was lowered to {} per second because of the limit",
                 sampled.frequency
             ));
         }
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(
             plan.result(&sampled),
             "0 samples of the CPU clock; sampling took 4.0% of a busy CPU's time; the rate was \
-             lowered to 1000 per second to stay within the limit"
+             lowered to 1000 per second because of the limit"
         );
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use dbdyno_profile::Titles;
 use dbdyno_results::ProfileRecord;
 use dbdyno_types::executed::{Executed, ExecutedFunction};
-use dbdyno_types::profile::Profile;
+use dbdyno_types::profile::{Function, Profile};
 use dbdyno_units::Share;
 
 use super::Measured;
@@ -21,7 +21,7 @@ const WHOLE: f64 = 0.95;
 struct Counts {
     /// Instructions per query by name: the sum over starts, and their number.
     of: BTreeMap<String, (f64, u32)>,
-    /// Samples outside of the kernel, and those in counted functions.
+    /// Samples of all starts outside of the kernel, and those in counted functions.
     samples: (f64, f64),
     /// Why nothing was counted in the last start in which nothing was.
     refused: Option<String>,
@@ -63,6 +63,9 @@ impl Measured {
                 (Executed::NotCounted { reason }, _) => counts.refused = Some(reason.clone()),
             }
         }
+        for record in self.profiles.iter().filter(|one| one.candidate as usize == candidate) {
+            counts.add_samples(&record.profile, titles);
+        }
         counts
     }
 }
@@ -78,21 +81,9 @@ impl Counts {
     ) {
         let executed: HashMap<(&str, u64), u64> =
             executed.iter().map(|one| ((&*one.module, one.start), one.instructions)).collect();
-        let mut samples = vec![0; profile.functions.len()];
-        for stack in &profile.stacks {
-            if let Some(innermost) = stack.frames.first()
-                && let Some(count) = samples.get_mut(*innermost as usize)
-            {
-                *count += stack.samples;
-            }
-        }
         // Samples, those in counted functions, and instructions.
         let mut names: BTreeMap<String, [u64; 3]> = BTreeMap::new();
-        let sampled = profile.functions.iter().zip(samples);
-        for (function, samples) in sampled.filter(|(_, samples)| *samples > 0) {
-            if is_in_kernel(function) {
-                continue;
-            }
+        for (function, samples) in outside_of_kernel(profile) {
             let sums = names.entry(titles.title(function)).or_default();
             sums[0] += samples;
             if let Some(instructions) = executed.get(&(&*function.module, function.start)) {
@@ -102,12 +93,20 @@ impl Counts {
         }
         for (name, sums) in names {
             let [samples, counted, instructions] = sums.map(|sum| sum as f64);
-            self.samples.0 += samples;
-            self.samples.1 += counted;
             if counted >= samples * WHOLE {
                 let sum = self.of.entry(name).or_default();
                 sum.0 += instructions / statements as f64;
                 sum.1 += 1;
+            }
+        }
+    }
+
+    /// Adds the samples of a start, also of one in which nothing was counted.
+    fn add_samples(&mut self, profile: &Profile, titles: &Titles) {
+        for (function, samples) in outside_of_kernel(profile) {
+            self.samples.0 += samples as f64;
+            if self.of.contains_key(&titles.title(function)) {
+                self.samples.1 += samples as f64;
             }
         }
     }
@@ -118,9 +117,23 @@ impl Counts {
     }
 }
 
+/// The functions outside of the kernel in which something was sampled, without what they call, and their samples.
+fn outside_of_kernel(profile: &Profile) -> impl Iterator<Item = (&Function, u64)> {
+    let mut samples = vec![0; profile.functions.len()];
+    for stack in &profile.stacks {
+        if let Some(innermost) = stack.frames.first()
+            && let Some(count) = samples.get_mut(*innermost as usize)
+        {
+            *count += stack.samples;
+        }
+    }
+    let all = profile.functions.iter().zip(samples);
+    all.filter(|(function, samples)| *samples > 0 && !is_in_kernel(function))
+}
+
 #[cfg(test)]
 mod tests {
-    use dbdyno_types::profile::{Function, Stack};
+    use dbdyno_types::profile::Stack;
 
     use super::*;
 
@@ -158,6 +171,7 @@ mod tests {
         );
         counts.add(&profile, &[executed(16, 1_300), executed(32, 300)], 10, &titles);
         assert_eq!(counts.of, BTreeMap::from([("parse".to_owned(), (100.0 + 160.0, 2))]));
-        assert_eq!(counts.covered(), Some(Share::from_fraction(130.0 / 200.0)));
+        counts.add_samples(&profile, &titles);
+        assert_eq!(counts.covered(), Some(Share::from_fraction(0.5)));
     }
 }

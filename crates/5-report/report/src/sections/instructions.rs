@@ -34,7 +34,7 @@ pub(crate) fn cell(profile: &ProfileDifference, name: &str) -> Cell {
 /// they were counted. `names`: of the candidate and the baseline.
 pub(crate) fn sentences(profile: &ProfileDifference, names: [&str; 2]) -> Vec<String> {
     let Some(instructions) = &profile.instructions else { return Vec::new() };
-    let Instructions { covered, not_counted, functions } = instructions;
+    let Instructions { covered, not_counted, .. } = instructions;
     let refused = names.iter().zip(not_counted).filter_map(|(name, reason)| {
         Some(format!("instructions of {name} were not counted: {}", reason.as_ref()?))
     });
@@ -42,17 +42,13 @@ pub(crate) fn sentences(profile: &ProfileDifference, names: [&str; 2]) -> Vec<St
     let ([Some(own), Some(base)], true) = (covered, sentences.is_empty()) else {
         return sentences;
     };
-    sentences.extend(by_kind(profile));
-    let sum = |side: usize| functions.values().filter_map(|pair| pair[side]).sum::<f64>();
-    let (own_sum, base_sum) = (sum(0), sum(1));
-    if base_sum > 0.0 {
-        let change = percent_change(Ratio::new(own_sum / base_sum));
-        sentences.push(format!(
-            "in all functions that were counted: {} instructions per query against {} ({change})",
-            compact(own_sum),
-            compact(base_sum)
-        ));
+    let kinds = by_kind(profile);
+    if kinds.is_empty() {
+        let none = "no function that certainly differs was counted on both sides, so that more work cannot be told from \
+                    slower work";
+        sentences.push(none.to_owned());
     }
+    sentences.extend(kinds);
     sentences.push(format!(
         "instructions are counted, with one client, in functions with {} of the CPU time outside of the kernel ({}: {})",
         percent(*own),
@@ -148,7 +144,6 @@ mod tests {
                 "slower work: b (the same instructions, +10.0% CPU time)",
                 "more and slower work: c (+2.0% instructions, +40.0% CPU time)",
                 "less work: d (−30.0% instructions, −30.0% CPU time)",
-                "in all functions that were counted: 6.03k instructions per query against 5.00k (+20.5%)",
                 "instructions are counted, with one client, in functions with 93.1% of the CPU time outside of the \
                  kernel (old: 94%)",
             ]

@@ -274,7 +274,7 @@ impl Explained<'_> {
         let mut of_layers = self.table("layer", &shown);
         self.add_others(&mut of_layers, "layers", layers, shown.len());
         of_layers.push(self.sum());
-        let mut tables = vec![(of_layers, "layers", "")];
+        let mut tables = vec![(of_layers, "layers", "µs per query")];
         let most = match extent {
             Extent::Largest(most) => most,
             Extent::Everything => usize::MAX,
@@ -289,7 +289,7 @@ impl Explained<'_> {
         }
         let mut of_functions = self.table("function", &shown);
         self.add_others(&mut of_functions, "functions", functions, shown.len());
-        tables.push((of_functions, "functions", "without what they call"));
+        tables.push((of_functions, "functions", "µs per query, without what they call"));
         let is_nearly_all = |time: f64, total: f64| time == 0.0 || time >= EVERYTHING * total;
         let has_everything = |one: &&ProfileRow| {
             is_nearly_all(one.us, total_us[0]) && is_nearly_all(one.baseline_us, total_us[1])
@@ -297,7 +297,8 @@ impl Explained<'_> {
         let explaining = with_callees.iter().filter(|one| one.certain && !has_everything(one));
         let shown: Vec<&ProfileRow> = explaining.take(most).collect();
         if !shown.is_empty() {
-            let about = "certain differences, without functions that have 90% of the time";
+            let about =
+                "µs per query; certain differences, without functions that have 90% of the time";
             tables.push((
                 self.table("with what it calls", &shown),
                 "functions with what they call",
@@ -309,8 +310,7 @@ impl Explained<'_> {
 
     fn table(&self, what: &'static str, rows: &[&ProfileRow]) -> Table {
         let names = [self.report.baseline.as_str(), self.row.candidate.as_str(), "difference"];
-        let numbers =
-            names.map(|name| Column::number(format!("{} µs", cut(name, LONGEST_IN_HEADING))));
+        let numbers = names.map(|name| Column::number(cut(name, LONGEST_IN_HEADING)));
         let remarks = if self.is_certain() { "of the difference" } else { "" };
         let first = Column::name(what).most(LONGEST_IN_TABLE);
         let is_counted = what == "function" && self.profile.instructions.is_some();
@@ -453,13 +453,16 @@ impl Explained<'_> {
     /// The counters of the engine with the largest ratios.
     fn counters(&self) -> Option<String> {
         let baseline = &self.report.baseline;
+        let candidate = &self.row.candidate;
         let text = |one: &RelativeCounter| {
             let name = &one.counter;
             let [own, base] = [one.per_query, one.baseline_per_query].map(tiny);
-            match (one.relative, one.per_query > 0.0) {
-                (Some(_), _) => format!("{name} {own} per query against {base}"),
-                (None, true) => format!("{name} {own} per query, not counted by {baseline}"),
-                (None, false) => format!("{name} not counted, {base} per query of {baseline}"),
+            match (one.only_one_has_it, one.per_query > 0.0) {
+                (false, _) => format!("{name} {own} per query against {base}"),
+                (true, true) => format!("{name} {own} per query, only {candidate} has it"),
+                (true, false) => {
+                    format!("{name} {base} per query of {baseline}, which only it has")
+                }
             }
         };
         let largest: Vec<String> = self.row.engine_counters.iter().take(3).map(text).collect();

@@ -5,7 +5,7 @@ use dbdyno_text::{Cell, Column, Csv, Row, Style, Table, Text, Tone, cut};
 use super::{Block, Output, Section, by_microbenchmark};
 use crate::figures::{compact, micros, number, ratio};
 use crate::model::Row as Compared;
-use crate::model::{MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
+use crate::model::{Absolute, MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
 
 /// So many stacks of a candidate are shown; the table in CSV has all.
 const SHOWN: usize = 10;
@@ -18,8 +18,9 @@ const NOT_OF_SERVER: [&str; 2] = ["client", "not recorded"];
 pub(crate) const KEY: &str = "waits: time per query in µs (clients × wall time / statements) of the threads that execute \
      statements, in slices of their own, in which each switch was recorded: rows add up. Run queue: it could run, but had no \
      CPU. Lock: mutexes, condition variables, semaphores, so also what other threads do for it. Client: until the next \
-     statement arrives, with the client's own work and the way there and back. Waits end when the thread runs again. ±: over \
-     starts, with fewer than three over blocks, which is too narrow if starts differ. Grey: not certain.";
+     statement arrives, with the client's own work and the way there and back. Not recorded: what no switch explains. \
+     Waits end when the thread runs again. ±: over starts, with fewer than three over blocks, which is too narrow if starts \
+     differ. + less, - more time than the baseline, ~ not certain.";
 
 /// The tables of all microbenchmarks with recorded waits, of one candidate if it is named, and what they mean.
 pub(crate) fn waits(report: &Report, candidate: Option<&str>, output: Output) -> Section {
@@ -29,14 +30,17 @@ pub(crate) fn waits(report: &Report, candidate: Option<&str>, output: Output) ->
             Some(name) => row.candidate == name,
             None => row.role != Role::Control,
         };
-        rows.filter(is_shown).flat_map(|row| blocks(report, row, output)).collect::<Vec<Block>>()
+        rows.filter(is_shown)
+            .flat_map(|row| blocks(report, member, row, output))
+            .collect::<Vec<Block>>()
     })
 }
 
 /// The tables of a microbenchmark on the page.
 pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) -> Vec<Block> {
     let rows = member.rows.iter().filter(|row| row.role != Role::Control);
-    let mut all: Vec<Block> = rows.flat_map(|row| blocks(report, row, Output::Page)).collect();
+    let mut all: Vec<Block> =
+        rows.flat_map(|row| blocks(report, member, row, Output::Page)).collect();
     if !all.is_empty() {
         all.push(Text::new(KEY).style(Style::Dim).into());
     }
@@ -44,8 +48,13 @@ pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) ->
 }
 
 /// What a candidate's time per query is in words and tables.
-fn blocks(report: &Report, row: &Compared, output: Output) -> Vec<Block> {
-    let mut sentences = sentences(report, row).into_iter();
+fn blocks(
+    report: &Report,
+    member: &MicrobenchmarkRows,
+    row: &Compared,
+    output: Output,
+) -> Vec<Block> {
+    let mut sentences = sentences(report, member, row).into_iter();
     let Some(first) = sentences.next() else { return Vec::new() };
     let tables = tables(report, row, output).into_iter().map(Block::Table);
     let others = sentences.map(|sentence| Text::new(sentence).style(Style::Dim).into());
@@ -65,7 +74,8 @@ fn tables(report: &Report, row: &Compared, output: Output) -> Vec<Table> {
             .caption(format!("{title} of {}", row.candidate))
     };
     let cells = |one: &WaitRow| {
-        let [base, own] = [one.baseline_us, one.us].map(|value| Cell::text(write(value)));
+        // What is not recorded may be a little less than nothing.
+        let [base, own] = [one.baseline_us, one.us].map(|value| Cell::text(write(value.max(0.0))));
         Row::new([Cell::text(&one.name), base, own, difference(one, write)])
     };
     let mut table = new("CPU and waits");
@@ -104,18 +114,17 @@ fn signed(one: &WaitRow, write: fn(f64) -> String) -> String {
 }
 
 /// What a candidate's time per query is and where the difference is, in sentences.
-fn sentences(report: &Report, row: &Compared) -> Vec<String> {
+fn sentences(report: &Report, member: &MicrobenchmarkRows, row: &Compared) -> Vec<String> {
     let Some(waits) = &row.waits else { return Vec::new() };
     let WaitsDifference { total, cost, .. } = waits;
     let mut sentences = vec![format!(
-        "a query takes {} µs with {} and {} µs with {}",
+        "while it was recorded, a query took {} µs with {} and {} µs with {}",
         compact(total.us),
         row.candidate,
         compact(total.baseline_us),
         report.baseline
     )];
-    let is_shown = |one: &&WaitRow| one.is_certain() && !NOT_OF_SERVER.contains(&one.name.as_str());
-    let certain = waits.parts.iter().filter(is_shown);
+    let certain = waits.parts.iter().filter(|one| one.is_certain());
     let certain: Vec<String> =
         certain.map(|one| format!("{} {} µs", one.name, signed(one, compact))).collect();
     sentences.push(match certain.is_empty() {
@@ -124,8 +133,10 @@ fn sentences(report: &Report, row: &Compared) -> Vec<String> {
     });
     let cost = cost.map(|cost| cost.map_or_else(|| "unknown".to_owned(), ratio));
     sentences.push(format!(
-        "recording cost: CPU time per query was {} and {} times that of measured slices",
-        cost[1], cost[0]
+        "recording costs time: CPU time per query was {} and {} times that of measured slices{}",
+        cost[0],
+        cost[1],
+        measured(member, row)
     ));
     if waits.lost > 0 {
         sentences.push(format!(
@@ -138,6 +149,17 @@ fn sentences(report: &Report, row: &Compared) -> Vec<String> {
         format!("waits are estimated from a look at all threads every 10 ms, not recorded: {why}")
     }));
     sentences
+}
+
+/// The time per query in slices in which nothing was recorded.
+fn measured(member: &MicrobenchmarkRows, row: &Compared) -> String {
+    let time = |one: &Absolute| Some(1e6 * f64::from(member.clients) / one.qps?.per_second());
+    match [&row.absolute, &member.baseline].map(time) {
+        [Some(own), Some(base)] if member.throughput_unit == "statements/s" => {
+            format!(", in which a query took {} and {} µs", compact(own), compact(base))
+        }
+        _ => String::new(),
+    }
 }
 
 /// One line per microbenchmark, candidate and part or stack.

@@ -906,7 +906,7 @@ fn why_names_the_difference_its_layers_and_functions() {
         "; 95%: ",
         "functions with what they call",
         "not counted (--instructions), so that more work cannot be told from slower work",
-        "of the engine: Rocksdb_memtable_hit 0.78 per query, not counted by innodb",
+        "of the engine: Rocksdb_memtable_hit 0.78 per query, only myrocks has it",
         "100% of the differences, without their signs, are in functions with a name or a source file",
         "control no certain difference among ",
         ": the noise floor.",

@@ -403,7 +403,8 @@ impl Found {
         }
         let _ = writeln!(
             text,
-            "Differences are relative to all settings. The runs are in {}; `dbdyno report` shows each.",
+            "Differences are relative to all settings. The runs are the directories in {0}: `dbdyno report {0}/NAME` \
+             shows one.",
             directory.display()
         );
         text
@@ -494,7 +495,7 @@ mod tests {
   not judged without e=1 (point: QPS: failed)
   without all of them, as mariadb
     no difference found (within 3%)
-Differences are relative to all settings. The runs are in /results/x; `dbdyno report` shows each.
+Differences are relative to all settings. The runs are the directories in /results/x: `dbdyno report /results/x/NAME` shows one.
 "
         );
     }

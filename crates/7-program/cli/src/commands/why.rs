@@ -34,7 +34,7 @@ pub fn why(args: &Why) -> Result<ExitCode, CliError> {
     };
     let Some(text) = terminal::why(&report, candidate, microbenchmark, &options) else {
         return Err(CliError::other(format!(
-            "{} has no profile of it: {}",
+            "{} has no profile: {}",
             args.directory.display(),
             reason(&report)
         )));
@@ -52,6 +52,7 @@ fn reason(report: &Report) -> String {
     let texts: Vec<String> =
         missing.map(|one| format!("{} {}", one.what_with_stop(), one.advice)).collect();
     match &texts[..] {
+        [] if report.insert.is_some() => "an insert benchmark is not sampled".to_owned(),
         [] => "measure again with --profile, or with [profile] in the experiment".to_owned(),
         texts => texts.join("; "),
     }
