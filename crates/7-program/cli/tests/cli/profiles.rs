@@ -21,7 +21,7 @@ const PROFILED: Experiment<'_> = Experiment {
 };
 
 /// Whether stacks can be sampled here; the test is skipped if not.
-fn could_sample(printed: &str) -> bool {
+pub fn could_sample(printed: &str) -> bool {
     let is_refused = printed.contains("no stacks are sampled");
     if is_refused {
         dbdyno_fuzz::skip("sampling of stacks is not permitted here");
