@@ -137,6 +137,11 @@ impl Times {
         Self::merged(blocks.iter().flat_map(|block| block.counts.clone()))
     }
 
+    /// All of these. Each is in order, so that sorting them is merging.
+    fn together<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        Self::merged(all.flat_map(|one| one.counts.iter().copied()))
+    }
+
     fn merged(all: impl Iterator<Item = (u64, u64)>) -> Self {
         let mut counts: Vec<(u64, u64)> = Vec::new();
         let mut limit = UNMERGED;
@@ -213,8 +218,9 @@ impl Parts {
             let end = |part: usize| part * blocks.len() / count;
             (0..count).map(|part| &blocks[end(part)..end(part + 1)]).collect()
         };
-        let parts = parts.into_iter().map(Part::of).collect();
-        Self { whole: Times::of(blocks), parts, planned, starts }
+        let parts: Vec<Part> = parts.into_iter().map(Part::of).collect();
+        let whole = Times::together(parts.iter().map(|part| &part.whole));
+        Self { whole, parts, planned, starts }
     }
 
     /// `None` with too few events beyond the percentile.
@@ -248,8 +254,9 @@ impl Parts {
 impl Part {
     fn of<C: TimeCounts>(blocks: &[BlockTimes<C>]) -> Self {
         let (first, second) = blocks.split_at(blocks.len() / 2);
-        let halves = (!first.is_empty()).then(|| [Times::of(first), Times::of(second)]);
-        Self { blocks: blocks.len(), whole: Times::of(blocks), halves }
+        let halves = [Times::of(first), Times::of(second)];
+        let whole = Times::together(halves.iter());
+        Self { blocks: blocks.len(), whole, halves: (!first.is_empty()).then_some(halves) }
     }
 }
 

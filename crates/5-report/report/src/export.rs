@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_results::{ResultsError, RunDirectory};
-use rustix::process::geteuid;
 use serde::Serialize;
 
 pub use crate::sections::operations::relative_csv;
@@ -49,23 +49,18 @@ pub enum ExportError {
 #[derive(Debug)]
 pub struct OutputDir {
     path: PathBuf,
-    held: File,
+    held: OwnedFd,
 }
 
 impl OutputDir {
-    /// A directory that the user named for files; it is created if missing. A link of another user is not followed.
+    /// A directory that the user named for files; it is created if missing. Links of another user are not followed.
     pub fn create(path: &Path) -> Result<Self, ExportError> {
-        let open = || {
-            fs::create_dir_all(path)?;
-            let named = fs::symlink_metadata(path)?;
-            if named.is_symlink() && ![0, geteuid().as_raw()].contains(&named.uid()) {
-                return Err(io::Error::other("it is a symbolic link of another user"));
-            }
-            File::open(path)
-        };
-        let held = open();
-        let held = held.map_err(|source| ExportError::Write { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), held })
+        let held = SafeDir::create_for_output(path).map_err(|error| {
+            let source =
+                io::Error::other(format!("{} {}", error.component.display(), error.reason));
+            ExportError::Write { path: path.to_owned(), source }
+        })?;
+        Ok(Self { path: path.to_owned(), held: held.into() })
     }
 
     /// The directory of a run.
@@ -73,7 +68,7 @@ impl OutputDir {
     /// # Errors
     /// [`ResultsError::NotOwn`] if the run is not this user's: it is only read.
     pub fn of_run(path: &Path) -> Result<Self, ResultsError> {
-        Ok(Self { held: RunDirectory::at(path).hold()?, path: path.to_owned() })
+        Ok(Self { held: RunDirectory::at(path).hold()?.into(), path: path.to_owned() })
     }
 
     pub fn path(&self) -> &Path {
@@ -92,7 +87,7 @@ impl OutputDir {
         };
         let path = self.path.join(name);
         match open() {
-            Ok(held) => Ok(Self { path, held }),
+            Ok(held) => Ok(Self { path, held: held.into() }),
             Err(source) => Err(ExportError::Write { path, source }),
         }
     }
@@ -264,6 +259,8 @@ pub(crate) fn versioned_json<T: Serialize>(
 mod tests {
     use std::fs;
 
+    use rustix::process::geteuid;
+
     use super::*;
     use crate::model::Row;
     use crate::sample;
@@ -380,10 +377,16 @@ mod tests {
         let (target, link) = (dir.path().join("target"), dir.path().join("link"));
         fs::create_dir(&target).unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        OutputDir::create(&link).unwrap();
+        let ways = ["", "/", "/.", "/inside", "/inside/deeper"];
+        let named = |way: &str| PathBuf::from(format!("{}{way}", link.display()));
+        for way in ways {
+            OutputDir::create(&named(way)).unwrap();
+        }
         std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
-        let error = OutputDir::create(&link).unwrap_err().to_string();
-        assert!(error.contains("a symbolic link of another user"), "{error}");
+        for way in ways {
+            let error = OutputDir::create(&named(way)).unwrap_err().to_string();
+            assert!(error.contains("a symbolic link of another user"), "{way}: {error}");
+        }
     }
 
     #[test]

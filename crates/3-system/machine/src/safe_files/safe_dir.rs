@@ -108,6 +108,12 @@ impl From<OwnedFd> for SafeDir {
     }
 }
 
+impl From<SafeDir> for OwnedFd {
+    fn from(dir: SafeDir) -> Self {
+        dir.fd
+    }
+}
+
 impl AsFd for SafeDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

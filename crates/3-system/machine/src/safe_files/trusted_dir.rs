@@ -32,6 +32,8 @@ pub enum Untrusted {
     Owner { uid: u32, mode: u32 },
     /// Users other than its owner can write to it.
     Writable { uid: u32, mode: u32 },
+    /// It is a symbolic link of another user, which could lead elsewhere.
+    Link { uid: u32 },
     /// It is not a directory, or cannot be opened or created.
     Io(io::Error),
 }
@@ -50,6 +52,9 @@ impl fmt::Display for Untrusted {
                 "has mode {mode:04o} (owner: user {uid}), with which other users could replace \
                  its files: remove the permission with `chmod go-w`, or use another directory"
             ),
+            Self::Link { uid } => {
+                write!(f, "is a symbolic link of another user ({uid}), which is not followed")
+            }
             Self::Io(error) => write!(f, "cannot be opened or created: {error}"),
         }
     }
@@ -69,7 +74,7 @@ impl SafeDir {
     /// neither rename nor remove what is in them. Symbolic links are followed if they belong to
     /// root or to the effective user.
     pub fn open_trusted(path: &Path) -> Result<Option<Self>, UntrustedDir> {
-        match trusted(path, None) {
+        match trusted(path, Rules::Trusted(None)) {
             Err(UntrustedDir { reason: Untrusted::Io(error), .. })
                 if error.kind() == io::ErrorKind::NotFound =>
             {
@@ -82,13 +87,37 @@ impl SafeDir {
     /// Opens a directory that dbdyno trusts, as [`Self::open_trusted`]. Creates missing components
     /// with `mode`, regardless of umask: 0700, or 0755 if servers of other users read them.
     pub fn create_trusted(path: &Path, mode: u32) -> Result<Self, UntrustedDir> {
-        trusted(path, Some(Mode::from_raw_mode(mode)))
+        trusted(path, Rules::Trusted(Some(Mode::from_raw_mode(mode))))
+    }
+
+    /// Opens a directory that the user named for output, whoever else may write to it, and creates missing components. A
+    /// symbolic link of another user is not followed, wherever in the path it is.
+    pub fn create_for_output(path: &Path) -> Result<Self, UntrustedDir> {
+        trusted(path, Rules::Output { create: true })
+    }
+
+    /// Fails if a component of a path is a symbolic link of another user. The path need not exist.
+    pub fn check_links(path: &Path) -> Result<(), UntrustedDir> {
+        match trusted(path, Rules::Output { create: false }) {
+            Err(error @ UntrustedDir { reason: Untrusted::Link { .. }, .. }) => Err(error),
+            // Whatever else is wrong is said by whoever uses the path.
+            _ => Ok(()),
+        }
     }
 }
 
-fn trusted(path: &Path, create: Option<Mode>) -> Result<SafeDir, UntrustedDir> {
+/// Which directories are accepted, and whether missing ones are created.
+#[derive(Clone, Copy)]
+enum Rules {
+    /// Those that nobody else can change; created with this mode.
+    Trusted(Option<Mode>),
+    /// All that are reached without a link of another user.
+    Output { create: bool },
+}
+
+fn trusted(path: &Path, rules: Rules) -> Result<SafeDir, UntrustedDir> {
     let mut at = PathBuf::from("/");
-    walk(path, create, &mut at).map(SafeDir::from).map_err(|reason| UntrustedDir {
+    walk(path, rules, &mut at).map(SafeDir::from).map_err(|reason| UntrustedDir {
         path: path.to_owned(),
         component: at,
         reason,
@@ -99,22 +128,22 @@ fn trusted(path: &Path, create: Option<Mode>) -> Result<SafeDir, UntrustedDir> {
 const MOST_LINKS: usize = 40;
 
 /// Goes from `/` to a directory, checking each component. `at` is where the walk is.
-fn walk(path: &Path, create: Option<Mode>, at: &mut PathBuf) -> Result<OwnedFd, Untrusted> {
+fn walk(path: &Path, rules: Rules, at: &mut PathBuf) -> Result<OwnedFd, Untrusted> {
     let absolute = std::path::absolute(path).map_err(Untrusted::Io)?;
     let mut left = VecDeque::from(names(&absolute));
     let mut links = 0;
     let mut dir = openat(CWD, "/", PLACE, Mode::empty())?;
-    check(&dir, &fstat(&dir)?, true)?;
+    rules.check(&dir, &fstat(&dir)?, true)?;
     while let Some(name) = left.pop_front() {
         at.push(&name);
-        let next = open_or_create(&dir, &name, create)?;
+        let next = open_or_create(&dir, &name, rules)?;
         let stat = fstat(&next)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             links += 1;
             if links > MOST_LINKS {
                 return Err(Errno::LOOP.into());
             }
-            check_owner(&stat)?;
+            rules.check_link(&stat)?;
             let target = readlinkat(&next, "", Vec::new())?;
             let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
             at.pop();
@@ -132,11 +161,31 @@ fn walk(path: &Path, create: Option<Mode>, at: &mut PathBuf) -> Result<OwnedFd, 
             at.pop();
             at.pop();
         }
-        check(&next, &stat, true)?;
+        rules.check(&next, &stat, true)?;
         dir = next;
     }
-    check(&dir, &fstat(&dir)?, false)?;
+    rules.check(&dir, &fstat(&dir)?, false)?;
     Ok(dir)
+}
+
+impl Rules {
+    fn check(self, dir: &OwnedFd, stat: &Stat, may_be_sticky: bool) -> Result<(), Untrusted> {
+        match self {
+            Self::Trusted(_) => check(dir, stat, may_be_sticky),
+            Self::Output { .. } => match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => Ok(()),
+                _ => Err(Errno::NOTDIR.into()),
+            },
+        }
+    }
+
+    fn check_link(self, stat: &Stat) -> Result<(), Untrusted> {
+        match self {
+            Self::Trusted(_) => check_owner(stat),
+            Self::Output { .. } if [0, geteuid().as_raw()].contains(&stat.st_uid) => Ok(()),
+            Self::Output { .. } => Err(Untrusted::Link { uid: stat.st_uid }),
+        }
+    }
 }
 
 /// Opens a place, or a symbolic link itself, without any access to its content.
@@ -151,25 +200,26 @@ fn names(path: &Path) -> Vec<OsString> {
     names.collect()
 }
 
-fn open_or_create(
-    dir: &OwnedFd,
-    name: &OsStr,
-    create: Option<Mode>,
-) -> rustix::io::Result<OwnedFd> {
+fn open_or_create(dir: &OwnedFd, name: &OsStr, rules: Rules) -> rustix::io::Result<OwnedFd> {
     let open = || openat(dir, name, PLACE, Mode::empty());
-    match (open(), create) {
-        (Err(Errno::NOENT), Some(mode)) => {
-            match mkdirat(dir, name, Mode::RWXU) {
+    let mode = match (open(), rules) {
+        (Err(Errno::NOENT), Rules::Trusted(Some(mode))) => Some(mode),
+        // As the umask says.
+        (Err(Errno::NOENT), Rules::Output { create: true }) => None,
+        (opened, _) => return opened,
+    };
+    match mkdirat(dir, name, if mode.is_some() { Mode::RWXU } else { Mode::from_raw_mode(0o777) }) {
+        Ok(()) => {
+            if let Some(mode) = mode {
                 // The trusted directory, or its sticky bit, keeps others from replacing this one.
-                Ok(()) => chmodat(dir, name, mode, AtFlags::empty())?,
-                // Created concurrently.
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(error),
+                chmodat(dir, name, mode, AtFlags::empty())?;
             }
-            open()
         }
-        (opened, _) => opened,
+        // Created concurrently.
+        Err(Errno::EXIST) => {}
+        Err(error) => return Err(error),
     }
+    open()
 }
 
 fn check_owner(stat: &Stat) -> Result<(), Untrusted> {

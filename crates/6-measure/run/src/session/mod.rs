@@ -13,6 +13,7 @@ pub(crate) mod stored_run;
 use std::path::Path;
 
 use dbdyno_engines::SchemaRemoval;
+use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_machine::{CpuAssignment, CpuSet, clock, while_pinned};
 use dbdyno_results::{FailureKind, ResultsError, RunDirectory, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::Experiment;
@@ -60,6 +61,7 @@ pub fn start_run(
     script_data::assign(&mut experiment, &options.cancel, options.progress)?;
     let experiment = &experiment;
     let new_run = start::new_run(experiment, experiment_text);
+    SafeDir::check_links(directory).map_err(|error| RunError::Other(error.to_string()))?;
     let mut results = RunWriter::create(directory, &new_run)?;
     register(directory, results.identity().id.as_str());
     // Until the first is created.

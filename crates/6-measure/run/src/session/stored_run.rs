@@ -356,6 +356,8 @@ pub(crate) fn remove_data(
         ServerDirs::open(&results.directory().data())?.remove()?;
     }
     data::remove(results.directory())?;
+    // What is not certainly this run's was left alone.
+    cleaned.data.places.retain(|(place, _)| !place.exists());
     Ok(cleaned)
 }
 

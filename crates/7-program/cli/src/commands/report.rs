@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use dbdyno_import::Request;
+use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_report::export::OutputDir;
 use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{assemble, comparison, export, terminal};
@@ -208,6 +209,7 @@ fn options(view: View, details: bool) -> terminal::TerminalOptions {
 
 pub fn import(args: &Import) -> Result<ExitCode, CliError> {
     let directory = args.out.clone().unwrap_or_else(|| directory_for("imported"));
+    SafeDir::check_links(&directory).map_err(|error| CliError::other(error.to_string()))?;
     let imported = dbdyno_import::import(&Request {
         files: args.files.clone(),
         out: directory.clone(),

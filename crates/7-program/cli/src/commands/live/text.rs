@@ -66,10 +66,7 @@ pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> Vec<Block> {
     rows.push(Fact::new("entries", entries));
     rows.extend(of_slots_and_entries(&plan.code));
     let threads = if plan.threads == 1 { "1 thread" } else { &format!("{} threads", plan.threads) };
-    let stop = format!(
-        "{threads}, normally once for a few milliseconds, at most {} at a time (--max-pause)",
-        Nanos::from(max_pause)
-    );
+    let stop = format!("{threads}, at most {} at a time (--max-pause)", Nanos::from(max_pause));
     rows.push(Fact::new("stop", stop));
     rows.extend(
         dry_run.counting.iter().map(|counting| Fact::new("counts", planned_counts(counting))),
