@@ -44,7 +44,7 @@ fn hundreds_of_threads_are_stopped_but_not_within_a_short_pause() {
     };
     let mut hasty = attach_briefly(&program, victim.pid(), Duration::from_millis(5));
     let refused = hasty.begin().unwrap_err().to_string();
-    assert!(refused.contains("it has 601 threads, more than the 250 that may stop"), "{refused}");
+    assert!(refused.contains("it has 601 threads, more than the 50 that may stop"), "{refused}");
     drop(hasty);
     let mut attachment = attach(&program, &victim);
     let done = optimize(&program, &mut attachment);
