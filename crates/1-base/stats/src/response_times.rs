@@ -18,9 +18,6 @@ const PARTS: std::ops::RangeInclusive<usize> = 4..=10;
 /// Blocks of a part, if there are enough for more parts than the fewest.
 const BLOCKS_OF_PART: usize = 3;
 
-/// Pairs of a time and its events that are collected before they are merged. Blocks have mostly the same times.
-const UNMERGED: usize = 1 << 16;
-
 /// Minimum number of parts with two halves for the variance of a block.
 const MIN_HALVES: usize = 3;
 
@@ -30,7 +27,7 @@ pub struct BlockTimes<C> {
     /// Number of earlier restarts of the instances.
     pub restart: u32,
     pub block: u32,
-    /// Pairs of nanoseconds and numbers of events.
+    /// Pairs of nanoseconds and numbers of events, in ascending order of the times.
     pub counts: C,
 }
 
@@ -76,40 +73,8 @@ pub fn percentile_ratios<C: TimeCounts, const N: usize>(
         Pairing::ByBlock => (with_partner(own, other), with_partner(other, own)),
         Pairing::Unpaired => (own.to_vec(), other.to_vec()),
     };
-    let blocks = own.len().min(other.len());
-    let (own, other) = (Parts::of(&own, planned), Parts::of(&other, planned));
-    shares.map(|share| {
-        let (of_own, of_other) = (own.percentiles(share)?, other.percentiles(share)?);
-        let half = match pairing {
-            Pairing::ByBlock => own.half_width(&of_own.relative_to(&of_other))?,
-            Pairing::Unpaired => own.half_width(&of_own)?.hypot(other.half_width(&of_other)?),
-        };
-        let centre = of_own.whole - of_other.whole;
-        let interval = LogInterval { centre, half: half + RESOLUTION, over_starts: false };
-        (blocks >= MIN_BLOCKS).then(|| Estimate {
-            median: interval.at(0.0),
-            low: interval.at(-1.0),
-            high: interval.at(1.0),
-            blocks,
-            starts: own.starts,
-        })
-    })
-}
-
-/// The 95% interval of a percentile over all blocks, with the parts of [`percentile_ratios`].
-///
-/// `None` with fewer than [`MIN_BLOCKS`], or with too few events beyond the percentile.
-pub fn percentile_interval<C: TimeCounts>(
-    blocks: &[BlockTimes<C>],
-    planned: Option<u32>,
-    share: f64,
-) -> Option<(Nanos, Nanos)> {
-    let parts = Parts::of(blocks, planned);
-    let percentiles = parts.percentiles(share)?;
-    let half = parts.half_width(&percentiles)? + RESOLUTION;
-    let nanos = |log: f64| Nanos::from_secs_f64(log.exp() / 1e9);
-    let ends = || (nanos(percentiles.whole - half), nanos(percentiles.whole + half));
-    (blocks.len() >= MIN_BLOCKS).then(ends)
+    let (own, other) = (ResponseTimes::of(&own, planned), ResponseTimes::of(&other, planned));
+    own.percentile_ratios(&other, pairing, shares)
 }
 
 /// The blocks that `others` also has.
@@ -134,27 +99,47 @@ struct Times {
 
 impl Times {
     fn of<C: TimeCounts>(blocks: &[BlockTimes<C>]) -> Self {
-        Self::merged(blocks.iter().flat_map(|block| block.counts.clone()))
-    }
-
-    /// All of these. Each is in order, so that sorting them is merging.
-    fn together<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
-        Self::merged(all.flat_map(|one| one.counts.iter().copied()))
-    }
-
-    fn merged(all: impl Iterator<Item = (u64, u64)>) -> Self {
-        let mut counts: Vec<(u64, u64)> = Vec::new();
-        let mut limit = UNMERGED;
-        for one in all.filter(|(_, count)| *count > 0) {
-            if counts.len() >= limit {
-                merge(&mut counts);
-                limit = UNMERGED.max(2 * counts.len());
+        match blocks {
+            [] => Self::new(Vec::new()),
+            [one] => {
+                Self::new(one.counts.clone().into_iter().filter(|(_, count)| *count > 0).collect())
             }
-            counts.push(one);
+            _ => {
+                let (first, second) = blocks.split_at(blocks.len() / 2);
+                Self::of(first).plus(&Self::of(second))
+            }
         }
-        merge(&mut counts);
+    }
+
+    fn new(counts: Vec<(u64, u64)>) -> Self {
+        // Stored counts may be damaged.
         let events = counts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
-        Self { events, counts }
+        Self { counts, events }
+    }
+
+    /// Both together. Blocks have mostly the same times, so that sums of many are hardly longer than one.
+    fn plus(&self, other: &Self) -> Self {
+        let mut sum = Vec::with_capacity(self.counts.len().max(other.counts.len()));
+        let (mut own, mut others) = (self.counts.as_slice(), other.counts.as_slice());
+        while let ([first, own_rest @ ..], [second, other_rest @ ..]) = (own, others) {
+            let time = first.0.min(second.0);
+            let mut count = 0_u64;
+            if first.0 == time {
+                (count, own) = (first.1, own_rest);
+            }
+            if second.0 == time {
+                (count, others) = (count.saturating_add(second.1), other_rest);
+            }
+            sum.push((time, count));
+        }
+        sum.extend_from_slice(own);
+        sum.extend_from_slice(others);
+        Self::new(sum)
+    }
+
+    /// All of these.
+    fn together<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        all.fold(Self::new(Vec::new()), |sum, one| sum.plus(one))
     }
 
     fn log_percentile(&self, share: f64) -> Option<f64> {
@@ -167,22 +152,10 @@ impl Times {
     }
 }
 
-/// Sorts the times, and adds the events of equal ones.
-fn merge(counts: &mut Vec<(u64, u64)>) {
-    // Stable, because it recognizes what is in order: the times of each block.
-    counts.sort();
-    counts.dedup_by(|next, kept| {
-        let same = next.0 == kept.0;
-        if same {
-            // Stored counts may be damaged.
-            kept.1 = kept.1.saturating_add(next.1);
-        }
-        same
-    });
-}
-
-/// All blocks of a series, and its independent parts.
-struct Parts {
+/// The response times of a series of blocks, over all of them and over its independent parts.
+pub struct ResponseTimes {
+    /// The restart and the number of each block.
+    blocks: Vec<(u32, u32)>,
     whole: Times,
     parts: Vec<Part>,
     planned: Option<u32>,
@@ -204,8 +177,9 @@ struct LogPercentiles {
     halves: Vec<Option<[f64; 2]>>,
 }
 
-impl Parts {
-    fn of<C: TimeCounts>(blocks: &[BlockTimes<C>], planned: Option<u32>) -> Self {
+impl ResponseTimes {
+    /// `planned` as for [`restarts_with_interval`](crate::restarts_with_interval).
+    pub fn of<C: TimeCounts>(blocks: &[BlockTimes<C>], planned: Option<u32>) -> Self {
         let restarts: Vec<&[BlockTimes<C>]> =
             blocks.chunk_by(|a, b| a.restart == b.restart).collect();
         // Further starts than one or two planned ones are caused by interruptions.
@@ -220,7 +194,68 @@ impl Parts {
         };
         let parts: Vec<Part> = parts.into_iter().map(Part::of).collect();
         let whole = Times::together(parts.iter().map(|part| &part.whole));
-        Self { whole, parts, planned, starts }
+        let blocks = blocks.iter().map(|one| (one.restart, one.block)).collect();
+        Self { blocks, whole, parts, planned, starts }
+    }
+
+    /// Whether both series have the same blocks, so that [`Self::percentile_ratios`] can pair them.
+    pub fn has_blocks_of(&self, other: &Self) -> bool {
+        self.blocks == other.blocks
+    }
+
+    /// As the function [`percentile_ratios`], of series that are not paired or have the same blocks.
+    pub fn percentile_ratios<const N: usize>(
+        &self,
+        other: &Self,
+        pairing: Pairing,
+        shares: [f64; N],
+    ) -> [Option<Estimate>; N] {
+        let blocks = self.blocks.len().min(other.blocks.len());
+        shares.map(|share| {
+            let (own, others) = (self.percentiles(share)?, other.percentiles(share)?);
+            let half = match pairing {
+                Pairing::ByBlock => self.half_width(&own.relative_to(&others))?,
+                Pairing::Unpaired => self.half_width(&own)?.hypot(other.half_width(&others)?),
+            };
+            let centre = own.whole - others.whole;
+            let interval = LogInterval { centre, half: half + RESOLUTION, over_starts: false };
+            (blocks >= MIN_BLOCKS).then(|| Estimate {
+                median: interval.at(0.0),
+                low: interval.at(-1.0),
+                high: interval.at(1.0),
+                blocks,
+                starts: self.starts,
+            })
+        })
+    }
+
+    /// The 95% interval of a percentile over all blocks, with the parts of [`percentile_ratios`].
+    ///
+    /// `None` with fewer than [`MIN_BLOCKS`], or with too few events beyond the percentile.
+    pub fn percentile_interval(&self, share: f64) -> Option<(Nanos, Nanos)> {
+        let percentiles = self.percentiles(share)?;
+        let half = self.half_width(&percentiles)? + RESOLUTION;
+        let nanos = |log: f64| Nanos::from_secs_f64(log.exp() / 1e9);
+        let ends = || (nanos(percentiles.whole - half), nanos(percentiles.whole + half));
+        (self.blocks.len() >= MIN_BLOCKS).then(ends)
+    }
+
+    /// `None` if there are no events.
+    pub fn summary(&self) -> Option<LatencySummary> {
+        let Times { counts, events } = &self.whole;
+        let (longest, _) = *counts.last()?;
+        let sum = counts.iter().fold(0_u128, |sum, (nanos, count)| {
+            sum.saturating_add(u128::from(*nanos) * u128::from(*count))
+        });
+        let percentile =
+            |share| Nanos::from_nanos(percentile(counts, *events, share).unwrap_or(longest));
+        Some(LatencySummary {
+            mean: Nanos::from_nanos((sum / u128::from(*events)) as u64),
+            p50: percentile(0.50),
+            p95: percentile(0.95),
+            p99: percentile(0.99),
+            max: Nanos::from_nanos(longest),
+        })
     }
 
     /// `None` with too few events beyond the percentile.
@@ -255,7 +290,7 @@ impl Part {
     fn of<C: TimeCounts>(blocks: &[BlockTimes<C>]) -> Self {
         let (first, second) = blocks.split_at(blocks.len() / 2);
         let halves = [Times::of(first), Times::of(second)];
-        let whole = Times::together(halves.iter());
+        let whole = halves[0].plus(&halves[1]);
         Self { blocks: blocks.len(), whole, halves: (!first.is_empty()).then_some(halves) }
     }
 }
@@ -301,27 +336,6 @@ pub struct LatencySummary {
     pub p99: Nanos,
     /// Maximum.
     pub max: Nanos,
-}
-
-impl LatencySummary {
-    /// Summarizes pairs of nanoseconds and counts, in any order; a time may occur repeatedly.
-    /// `None` if there are no events.
-    pub fn of(counts: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
-        let Times { counts, events: total } = Times::merged(counts);
-        let (longest, _) = *counts.last()?;
-        let sum = counts.iter().fold(0_u128, |sum, (nanos, count)| {
-            sum.saturating_add(u128::from(*nanos) * u128::from(*count))
-        });
-        let percentile =
-            |share| Nanos::from_nanos(percentile(&counts, total, share).unwrap_or(longest));
-        Some(Self {
-            mean: Nanos::from_nanos((sum / u128::from(total)) as u64),
-            p50: percentile(0.50),
-            p95: percentile(0.95),
-            p99: percentile(0.99),
-            max: Nanos::from_nanos(longest),
-        })
-    }
 }
 
 /// The smallest of these times, in ascending order, that is not exceeded by at least this share of
@@ -493,15 +507,16 @@ mod tests {
             own.iter().map(|(restart, block, _)| (*restart, *block, vec![(1_000, 100)])).collect();
         let (own, constant) = (times(&own), times(&constant));
         let [_, _, ratio] = percentile_ratios(&own, &constant, Pairing::ByBlock, None, SHARES);
-        let (low, high) = percentile_interval(&own, None, SHARES[2]).unwrap();
+        let (low, high) = ResponseTimes::of(&own, None).percentile_interval(SHARES[2]).unwrap();
         let near = |nanos: Nanos, ratio: Ratio| {
             assert!((nanos.as_nanos() as f64 - 1_000.0 * ratio.get()).abs() <= 1.0, "{nanos}");
         };
         near(low, ratio.unwrap().low);
         near(high, ratio.unwrap().high);
-        assert_eq!(percentile_interval(&own[..9], None, SHARES[2]), None, "9 events beyond it");
-        assert_eq!(percentile_interval(&own[..5], None, SHARES[0]), None, "five blocks");
-        assert_eq!(percentile_interval::<Counts<'_>>(&[], None, SHARES[0]), None);
+        let interval = |blocks, share| ResponseTimes::of(blocks, None).percentile_interval(share);
+        assert_eq!(interval(&own[..9], SHARES[2]), None, "9 events beyond it");
+        assert_eq!(interval(&own[..5], SHARES[0]), None, "five blocks");
+        assert_eq!(interval(&[], SHARES[0]), None);
     }
 
     #[test]
@@ -519,8 +534,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_by_nearest_rank() {
-        let counts: Vec<(u64, u64)> = (1..=100).rev().map(|nanos| (nanos, 1)).collect();
-        let summary = LatencySummary::of(counts.into_iter()).unwrap();
+        let summary = summary(&[&(1..=100).map(|nanos| (nanos, 1)).collect::<Vec<_>>()]).unwrap();
         assert_eq!(summary.p50.as_nanos(), 50);
         assert_eq!(summary.p95.as_nanos(), 95);
         assert_eq!(summary.p99.as_nanos(), 99);
@@ -528,31 +542,40 @@ mod tests {
         assert_eq!(summary.mean.as_nanos(), 50);
     }
 
+    fn summary(blocks: &[&[(u64, u64)]]) -> Option<LatencySummary> {
+        let block = |counts: &&[(u64, u64)]| (0, 0, counts.to_vec());
+        let blocks: Vec<Block> = blocks.iter().map(block).collect();
+        ResponseTimes::of(&times(&blocks), None).summary()
+    }
+
     #[test]
-    fn many_blocks_with_the_same_times_are_merged() {
-        let times = (0..3 * UNMERGED as u64).map(|number| (number % 1_000, 2));
-        let merged = Times::merged(times.rev());
-        assert_eq!((merged.counts.len(), merged.events), (1_000, 6 * UNMERGED as u64));
-        assert!(merged.counts.is_sorted());
-        assert!(merged.counts.capacity() <= 2 * UNMERGED, "{}", merged.counts.capacity());
-        let different = Times::merged((0..3 * UNMERGED as u64).map(|nanos| (nanos, 1)));
-        assert_eq!(different.counts.len(), 3 * UNMERGED);
+    fn times_of_blocks_are_added_up() {
+        let block = |number: u32| {
+            (0, number, (0..50).map(|n| (n * (1 + u64::from(number % 3)), 2)).collect())
+        };
+        let blocks: Vec<Block> = (0..41).map(block).collect();
+        let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
+        for (nanos, count) in blocks.iter().flat_map(|(.., counts)| counts) {
+            *expected.entry(*nanos).or_default() += count;
+        }
+        let of = ResponseTimes::of(&times(&blocks), None);
+        assert_eq!(of.whole.counts, expected.into_iter().collect::<Vec<_>>());
+        assert_eq!(of.whole.events, 41 * 100);
     }
 
     #[test]
     fn single_event_is_every_percentile() {
-        let summary = LatencySummary::of([(7, 1)].into_iter()).unwrap();
-        assert_eq!((summary.p50, summary.p99), (Nanos::from_nanos(7), Nanos::from_nanos(7)));
-        assert_eq!(LatencySummary::of([].into_iter()), None);
-        assert_eq!(LatencySummary::of([(7, 0)].into_iter()), None);
+        let of_one = summary(&[&[(7, 1)]]).unwrap();
+        assert_eq!((of_one.p50, of_one.p99), (Nanos::from_nanos(7), Nanos::from_nanos(7)));
+        assert_eq!(summary(&[]), None);
+        assert_eq!(summary(&[&[(7, 0)]]), None);
     }
 
     #[test]
     fn counts_beyond_the_range_of_numbers_are_summarized() {
         let half = 1 << 63;
-        let summary = LatencySummary::of([(5, half), (7, half)].into_iter()).unwrap();
-        assert_eq!(summary.max.as_nanos(), 7);
-        let largest = LatencySummary::of([(u64::MAX, u64::MAX); 2].into_iter()).unwrap();
-        assert_eq!(largest.max.as_nanos(), u64::MAX);
+        assert_eq!(summary(&[&[(5, half), (7, half)]]).unwrap().max.as_nanos(), 7);
+        let largest = (u64::MAX, u64::MAX);
+        assert_eq!(summary(&[&[largest], &[largest]]).unwrap().max.as_nanos(), u64::MAX);
     }
 }

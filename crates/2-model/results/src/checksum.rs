@@ -3,7 +3,7 @@
 
 use crc32fast::Hasher;
 use rusqlite::types::{Type, ValueRef};
-use rusqlite::{Connection, Error, Result, Row, params};
+use rusqlite::{Connection, Error, Result, Row, Statement, params};
 
 /// SQL that removes all checksums of a run, for those who change its rows.
 pub const REMOVE_CHECKSUMS: &str = "UPDATE microbenchmark SET checksum = NULL; \
@@ -33,28 +33,78 @@ pub(crate) fn changed(row: &Row<'_>, table: &'static str, key: &[&str]) -> Error
     Error::FromSqlConversionFailure(0, Type::Null, Box::new(ChangedRow { table, key }))
 }
 
-/// Compares a row of `SELECT *` with its checksum, if it has one. `parts` is the sum of the checksums of rows in other
-/// tables that belong to it.
-pub(crate) fn check(row: &Row<'_>, table: &'static str, key: &[&str], parts: u32) -> Result<()> {
-    compare(row, table, key, || Ok(of_row(row)?.wrapping_add(parts)))
+/// The columns of a query, which are the same for all of its rows.
+pub(crate) struct Layout {
+    /// With the beginning of the checksum of their values.
+    columns: Vec<(String, Hasher)>,
+}
+
+impl Layout {
+    pub fn of(query: &Statement<'_>) -> Self {
+        let names = query.column_names();
+        Self { columns: names.map(|name| (name.to_owned(), after(name))).collect() }
+    }
+
+    /// The position of a column. Records list their columns nearly in the table's order, so that it is mostly the one
+    /// at `next`.
+    pub fn position(&self, next: &mut usize, column: &str) -> Result<usize> {
+        let is_it = |(name, _): &(String, Hasher)| name == column;
+        let found = match self.columns.get(*next).is_some_and(is_it) {
+            true => *next,
+            false => {
+                let found = self.columns.iter().position(is_it);
+                found.ok_or_else(|| Error::InvalidColumnName(column.to_owned()))?
+            }
+        };
+        *next = found + 1;
+        Ok(found)
+    }
+
+    /// Compares a row of `SELECT *` with its checksum, if it has one. `parts` is the sum of the checksums of rows in
+    /// other tables that belong to it.
+    pub fn check(
+        &self,
+        row: &Row<'_>,
+        table: &'static str,
+        key: &[&str],
+        parts: u32,
+    ) -> Result<()> {
+        // It is the last column but for those that later versions add.
+        let at = self.columns.iter().rposition(|(name, _)| name == "checksum");
+        let stored = at.map(|at| row.get_ref(at)).transpose()?;
+        compare(row, stored, table, key, || Ok(self.of_row(row)?.wrapping_add(parts)))
+    }
+
+    /// The checksum of a row of `SELECT *`. Its ID is unknown before it is stored.
+    fn of_row(&self, row: &Row<'_>) -> Result<u32> {
+        let mut sum: u32 = 0;
+        for (index, (column, start)) in self.columns.iter().enumerate() {
+            if !["id", "checksum"].contains(&column.as_str()) {
+                sum = sum.wrapping_add(of_value_after(start, row.get_ref(index)?));
+            }
+        }
+        Ok(sum)
+    }
 }
 
 /// The JSON of a row of `SELECT *`, compared with its checksum, if it has one. The other columns repeat the JSON, or are
 /// updated.
 pub(crate) fn checked_json(row: &Row<'_>, table: &'static str) -> Result<String> {
     let json: String = row.get("json")?;
-    compare(row, table, &["id"], || Ok(of_json(&json)))?;
+    // Runs of earlier versions lack the column, and have NULL once they are resumed.
+    let stored = row.get_ref("checksum").ok();
+    compare(row, stored, table, &["id"], || Ok(of_json(&json)))?;
     Ok(json)
 }
 
 fn compare(
     row: &Row<'_>,
+    stored: Option<ValueRef<'_>>,
     table: &'static str,
     key: &[&str],
     checksum: impl FnOnce() -> Result<u32>,
 ) -> Result<()> {
-    // Runs of earlier versions lack the column, and have NULL once they are resumed.
-    let Ok(stored) = row.get_ref("checksum") else { return Ok(()) };
+    let stored = stored.unwrap_or(ValueRef::Null);
     if stored == ValueRef::Null || stored == ValueRef::Integer(checksum()?.into()) {
         return Ok(());
     }
@@ -65,28 +115,33 @@ pub(crate) fn of_json(json: &str) -> u32 {
     of_bytes(&[json.as_bytes()])
 }
 
-/// The checksum of a row of `SELECT *`. Its ID is unknown before it is stored.
-fn of_row(row: &Row<'_>) -> Result<u32> {
-    let mut sum: u32 = 0;
-    for (index, column) in row.as_ref().column_names().enumerate() {
-        if !["id", "checksum"].contains(&column) {
-            sum = sum.wrapping_add(of_value(column, row.get_ref(index)?));
-        }
-    }
-    Ok(sum)
-}
-
 /// The checksum of a value. That of a row is their sum, which depends neither on the order of the columns nor on columns
 /// that later versions add, because these are NULL.
 pub(crate) fn of_value(column: &str, value: ValueRef<'_>) -> u32 {
+    of_value_after(&after(column), value)
+}
+
+/// The beginning of the checksum of a column's values.
+fn after(column: &str) -> Hasher {
+    let mut start = Hasher::new();
+    start.update(column.as_bytes());
+    start
+}
+
+fn of_value_after(start: &Hasher, value: ValueRef<'_>) -> u32 {
+    let with = |bytes: &[u8]| {
+        let mut hasher = start.clone();
+        hasher.update(bytes);
+        hasher.finalize()
+    };
     match value {
         ValueRef::Null => 0,
-        ValueRef::Integer(number) => of_bytes(&[column.as_bytes(), &number.to_le_bytes()]),
+        ValueRef::Integer(number) => with(&number.to_le_bytes()),
         // SQLite stores NULL for it.
         ValueRef::Real(number) if number.is_nan() => 0,
         // SQLite stores no sign of a zero.
-        ValueRef::Real(number) => of_bytes(&[column.as_bytes(), &(number + 0.0).to_le_bytes()]),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => of_bytes(&[column.as_bytes(), bytes]),
+        ValueRef::Real(number) => with(&(number + 0.0).to_le_bytes()),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => with(bytes),
     }
 }
 
@@ -109,7 +164,9 @@ fn of_bytes(parts: &[&[u8]]) -> u32 {
 /// Stores the checksum of a step as it is stored now.
 pub(crate) fn store_of_step(database: &Connection, step: i64) -> Result<()> {
     let sql = "SELECT * FROM insert_step WHERE id = ?1";
-    let checksum = database.query_row(sql, [step], of_row)?;
+    let mut query = database.prepare_cached(sql)?;
+    let layout = Layout::of(&query);
+    let checksum = query.query_row([step], |row| layout.of_row(row))?;
     let sql = "UPDATE insert_step SET checksum = ?2 WHERE id = ?1";
     database.execute(sql, params![step, checksum]).map(drop)
 }
@@ -137,7 +194,9 @@ mod tests {
             let expected = of_value("y", y.into()).wrapping_add(of_value("x", ValueRef::Real(x)));
             let sql = "INSERT INTO t (y, x) VALUES (?2, ?1) RETURNING id";
             let id: i64 = database.query_row(sql, params![x, y], |row| row.get(0)).unwrap();
-            let of_stored = database.query_row("SELECT * FROM t WHERE id = ?1", [id], of_row);
+            let mut query = database.prepare("SELECT * FROM t WHERE id = ?1").unwrap();
+            let layout = Layout::of(&query);
+            let of_stored = query.query_row([id], |row| layout.of_row(row));
             assert_eq!(of_stored.unwrap(), expected, "{x} and {y}");
         }
     }

@@ -28,12 +28,10 @@ impl RunReader {
         if !self.has_table("executed")? {
             return Ok(Vec::new());
         }
-        let sql = format!(
-            "SELECT candidate, restart, json FROM executed \
-             WHERE microbenchmark = {microbenchmark} ORDER BY candidate, restart"
-        );
-        let rows: Vec<(u32, u32, String)> =
-            self.rows(&sql, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let sql = "SELECT candidate, restart, json FROM executed \
+             WHERE microbenchmark = ?1 ORDER BY candidate, restart";
+        let rows: Vec<(u32, u32, String)> = self
+            .rows_with(sql, [microbenchmark], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let parsed = |(candidate, restart, json): (u32, u32, String)| {
             let executed: Executed = self.parse("executed instructions", &json)?;
             Ok((candidate, restart, executed))

@@ -4,7 +4,7 @@ use dbdyno_types::insert::{Second, StepMeasured};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Row, params};
 
-use crate::checksum;
+use crate::checksum::{self, Layout};
 use crate::error::{ResultsError, database_error, json};
 use crate::reader::RunReader;
 use crate::records::{InsertPlanRecord, InsertStepRecord, StartedFrom};
@@ -141,8 +141,10 @@ impl RunReader {
     /// The started steps, in order of execution.
     pub fn insert_steps(&self) -> Result<Vec<InsertStepRecord>, ResultsError> {
         let rows = self.rows("SELECT * FROM insert_step ORDER BY id", |row| {
-            checksum::check(row, "insert_step", &["id"], 0)?;
-            let step = InsertStepRecord { id: row.get("id")?, ..InsertStepRecord::from_row(row)? };
+            let layout = Layout::of(row.as_ref());
+            layout.check(row, "insert_step", &["id"], 0)?;
+            let step = InsertStepRecord::from_row(row, &layout)?;
+            let step = InsertStepRecord { id: row.get("id")?, ..step };
             let json: Option<String> = if row.get("done")? { row.get("json")? } else { None };
             Ok((step, json))
         })?;
@@ -159,9 +161,10 @@ impl RunReader {
         let sql = "SELECT * FROM insert_second WHERE step = ?1 ORDER BY second";
         let failed = |source| database_error(self.directory.path(), "reading seconds", source);
         let mut query = self.database.prepare_cached(sql).map_err(failed)?;
+        let layout = Layout::of(&query);
         let checked = |row: &Row<'_>| {
-            checksum::check(row, "insert_second", &["step", "second"], 0)?;
-            Second::from_row(row)
+            layout.check(row, "insert_second", &["step", "second"], 0)?;
+            Second::from_row(row, &layout)
         };
         let rows = query.query_map([step], checked).map_err(failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)

@@ -4,7 +4,7 @@ use std::path::Path;
 use dbdyno_types::RunIdentity;
 use dbdyno_units::Nanos;
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Params, Row};
 use serde::de::DeserializeOwned;
 
 use crate::directory::RunDirectory;
@@ -122,11 +122,11 @@ impl RunReader {
         &self,
         microbenchmark: u32,
     ) -> Result<BTreeMap<(u32, u32), i64>, ResultsError> {
-        let sql = format!(
-            "SELECT restart, block, id FROM slice \
-             WHERE microbenchmark = {microbenchmark} AND candidate = 0 AND warmup = 0"
-        );
-        let rows = self.rows(&sql, |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+        let sql = "SELECT restart, block, id FROM slice \
+             WHERE microbenchmark = ?1 AND candidate = 0 AND warmup = 0";
+        let rows = self.rows_with(sql, [microbenchmark], |row| {
+            Ok(((row.get(0)?, row.get(1)?), row.get(2)?))
+        })?;
         Ok(rows.into_iter().collect())
     }
 
@@ -239,9 +239,18 @@ impl RunReader {
         sql: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, ResultsError> {
+        self.rows_with(sql, [], read)
+    }
+
+    pub(crate) fn rows_with<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, ResultsError> {
         let failed = |source| self.failed(source);
         let mut query = self.database.prepare_cached(sql).map_err(failed)?;
-        let rows = query.query_map([], read).map_err(failed)?;
+        let rows = query.query_map(params, read).map_err(failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
     }
 

@@ -5,7 +5,7 @@ use dbdyno_units::{Bytes, Energy, Nanos, Qps};
 use rusqlite::types::{Type, Value, ValueRef};
 use rusqlite::{Connection, Error, Result, Row, ToSql, params_from_iter};
 
-use crate::checksum::of_value;
+use crate::checksum::{Layout, of_value};
 
 /// The format that this version reads and writes.
 pub(crate) const FORMAT: i64 = 8;
@@ -355,9 +355,9 @@ pub(crate) fn insert_row(
 pub(crate) trait Record: Clone + Default {
     fn list(&mut self, columns: &mut Columns<'_>) -> Result<()>;
 
-    fn from_row(row: &Row<'_>) -> Result<Self> {
+    fn from_row(row: &Row<'_>, layout: &Layout) -> Result<Self> {
         let mut record = Self::default();
-        record.list(&mut Columns::Read(row, 0))?;
+        record.list(&mut Columns::Read(row, layout, 0))?;
         Ok(record)
     }
 
@@ -384,15 +384,7 @@ pub(crate) trait Record: Clone + Default {
 pub(crate) enum Columns<'r> {
     Write(Vec<(&'static str, Value)>),
     /// With the position after that of the column before.
-    Read(&'r Row<'r>, usize),
-}
-
-/// The position of a column. Records list their columns nearly in the table's order, so that it is mostly the next one.
-fn position(row: &Row<'_>, next: &mut usize, column: &str) -> Result<usize> {
-    let is_next = row.as_ref().column_name(*next).is_ok_and(|name| name == column);
-    let found = if is_next { *next } else { row.as_ref().column_index(column)? };
-    *next = found + 1;
-    Ok(found)
+    Read(&'r Row<'r>, &'r Layout, usize),
 }
 
 impl Columns<'_> {
@@ -400,8 +392,8 @@ impl Columns<'_> {
     pub fn add<T: Stored>(&mut self, column: &'static str, value: &mut T) -> Result<()> {
         match self {
             Self::Write(values) => values.push((column, value.to_value())),
-            Self::Read(row, next) => {
-                *value = T::from_column(row, position(row, next, column)?)?;
+            Self::Read(row, layout, next) => {
+                *value = T::from_column(row, layout.position(next, column)?)?;
             }
         }
         Ok(())
@@ -416,9 +408,9 @@ impl Columns<'_> {
     ) -> Result<()> {
         let present = match self {
             Self::Write(_) => value.is_some(),
-            Self::Read(row, next) => {
+            Self::Read(row, layout, next) => {
                 let mut next = *next;
-                row.get_ref(position(row, &mut next, first)?)? != ValueRef::Null
+                row.get_ref(layout.position(&mut next, first)?)? != ValueRef::Null
             }
         };
         match self {

@@ -7,7 +7,7 @@ use dbdyno_types::{Count, Counter, Counts, EngineCounts, Latencies, StatementPla
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, params};
 
-use crate::checksum;
+use crate::checksum::{self, Layout};
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
 use crate::records::{EngineCountsRecord, ProfileRecord, SliceRecord, StatementRecord};
@@ -158,12 +158,10 @@ impl RunReader {
         if !self.has_table("profile")? {
             return Ok(Vec::new());
         }
-        let sql = format!(
-            "SELECT candidate, restart, statements, cpu_ns, json FROM profile \
-             WHERE microbenchmark = {microbenchmark} ORDER BY candidate, restart"
-        );
+        let sql = "SELECT candidate, restart, statements, cpu_ns, json FROM profile \
+             WHERE microbenchmark = ?1 ORDER BY candidate, restart";
         let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::cast_unsigned);
-        let rows = self.rows(&sql, |row| {
+        let rows = self.rows_with(sql, [microbenchmark], |row| {
             Ok((
                 row.get(0)?,
                 row.get(1)?,
@@ -200,11 +198,9 @@ impl RunReader {
         if !self.has_table("plan")? {
             return Ok(Vec::new());
         }
-        let sql = format!(
-            "SELECT candidate, restart, statement, sql, lines FROM plan \
-             WHERE microbenchmark = {microbenchmark} ORDER BY candidate, restart, statement"
-        );
-        self.rows(&sql, |row| {
+        let sql = "SELECT candidate, restart, statement, sql, lines FROM plan \
+             WHERE microbenchmark = ?1 ORDER BY candidate, restart, statement";
+        self.rows_with(sql, [microbenchmark], |row| {
             let lines: String = row.get(4)?;
             let lines = lines.lines().map(str::to_owned).collect();
             let plan = StatementPlan { number: row.get(2)?, sql: row.get(3)?, lines };
@@ -221,14 +217,12 @@ impl RunReader {
         if !self.has_table("engine_reading")? {
             return Ok(Vec::new());
         }
-        let sql = format!(
-            "SELECT slice.id, restart, block, candidate, engine_reading.statements, name, growth \
+        let sql = "SELECT slice.id, restart, block, candidate, engine_reading.statements, name, growth \
              FROM slice JOIN engine_reading ON engine_reading.slice = slice.id \
              LEFT JOIN engine_count ON engine_count.slice = slice.id \
              LEFT JOIN engine_counter ON engine_counter.id = engine_count.counter \
-             WHERE microbenchmark = {microbenchmark} AND warmup = 0 ORDER BY slice.id"
-        );
-        let rows = self.rows(&sql, |row| {
+             WHERE microbenchmark = ?1 AND warmup = 0 ORDER BY slice.id";
+        let rows = self.rows_with(sql, [microbenchmark], |row| {
             let counter: Option<String> = row.get(5)?;
             let growth: Option<i64> = row.get(6)?;
             let record = EngineCountsRecord {
@@ -256,8 +250,8 @@ impl RunReader {
 
     /// Whether the run has a table that those of earlier versions lack.
     pub(crate) fn has_table(&self, name: &str) -> Result<bool, ResultsError> {
-        let exists = format!("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '{name}')");
-        Ok(self.rows(&exists, |row| row.get::<_, bool>(0))? == [true])
+        let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?1)";
+        Ok(self.rows_with(exists, [name], |row| row.get::<_, bool>(0))? == [true])
     }
 
     /// The times of a script's statements in the counted slices of one microbenchmark, in order of execution, by
@@ -270,13 +264,11 @@ impl RunReader {
         if !self.has_table("statement_time")? {
             return Ok(statements);
         }
-        let sql = format!(
-            "SELECT text, restart, block, candidate, executions, response_ns FROM slice \
+        let sql = "SELECT text, restart, block, candidate, executions, response_ns FROM slice \
              JOIN statement_time ON statement_time.slice = slice.id \
              JOIN statement ON statement.id = statement_time.statement \
-             WHERE microbenchmark = {microbenchmark} AND warmup = 0 ORDER BY slice.id"
-        );
-        let rows = self.rows(&sql, |row| {
+             WHERE microbenchmark = ?1 AND warmup = 0 ORDER BY slice.id";
+        let rows = self.rows_with(sql, [microbenchmark], |row| {
             let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
             let record = StatementRecord {
                 restart: row.get(1)?,
@@ -302,11 +294,12 @@ impl RunReader {
             let mut counts = self.counts(microbenchmark)?;
             let mut previous = None;
             let mut query = self.database.prepare_cached(sql)?;
+            let layout = Layout::of(&query);
             let rows = query.query_map([microbenchmark], |row| {
-                let id: i64 = row.get("id")?;
+                let id: i64 = row.get(layout.position(&mut 0, "id")?)?;
                 let (parts, counts) = counts.remove(&id).unwrap_or_default();
-                checksum::check(row, "slice", &["id"], parts)?;
-                let mut slice = SliceRecord::from_row(row)?;
+                layout.check(row, "slice", &["id"], parts)?;
+                let mut slice = SliceRecord::from_row(row, &layout)?;
                 // A damaged index leads to rows of others, or twice to a row.
                 if slice.microbenchmark != microbenchmark || previous.replace(id) == Some(id) {
                     return Err(checksum::changed(row, "slice", &["id"]));

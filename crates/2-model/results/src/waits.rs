@@ -38,12 +38,11 @@ impl RunReader {
         if !self.has_table("waits")? {
             return Ok(Vec::new());
         }
-        let sql = format!(
-            "SELECT candidate, restart, json FROM waits \
-             WHERE microbenchmark = {microbenchmark} ORDER BY candidate, restart"
-        );
-        let rows =
-            self.rows(&sql, |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))?;
+        let sql = "SELECT candidate, restart, json FROM waits \
+             WHERE microbenchmark = ?1 ORDER BY candidate, restart";
+        let rows = self.rows_with(sql, [microbenchmark], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+        })?;
         let record = |(candidate, restart, json): (u32, u32, String)| {
             Ok(WaitsRecord { candidate, restart, waits: self.parse("waits", &json)? })
         };

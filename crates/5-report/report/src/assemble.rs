@@ -15,18 +15,19 @@ mod waits;
 use std::collections::BTreeMap;
 
 use absolute::{
-    Background, Cpus, PercentileRatios, SystemKind, absolute, cpu_per_query, switches_per_query,
+    Background, Cpus, PercentileRatios, SystemKind, absolute, block_times, cpu_per_query,
+    switches_per_query,
 };
 use dbdyno_results::{
     CandidateRecord, EngineCountsRecord, FailureRecord, MicrobenchmarkRecord, ProfileRecord,
     ResultsError, Role, RunReader, SliceRecord, StatementRecord, WaitsRecord,
 };
 use dbdyno_stats::{
-    ControlRow, METHOD, NoiseFloor, Point, median, paired_ratios, restart_medians,
-    restarts_with_interval,
+    ControlRow, METHOD, NoiseFloor, Pairing, Point, ResponseTimes, median, paired_ratios,
+    percentile_ratios, restart_medians, restarts_with_interval,
 };
 use dbdyno_types::executed::Executed;
-use dbdyno_types::{Counts, Latencies, StatementPlan, Work};
+use dbdyno_types::{Latencies, StatementPlan, Work};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 
 use crate::metric::{Grouping, summarise, summarise_counters};
@@ -74,7 +75,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             one.layer_rules = run.layer_rules();
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
-                one.drop_details();
+                one.slices.iter_mut().for_each(|slice| slice.latencies = Latencies::default());
             }
             measured.push(one);
         } else {
@@ -157,10 +158,46 @@ fn with_reported_differences(mut records: Vec<CandidateRecord>) -> Vec<Candidate
     records
 }
 
+/// What is kept of a counted slice while others are read, so that long runs fit into memory.
+struct Slice {
+    restart: u32,
+    block: u32,
+    candidate: u32,
+    wall: Nanos,
+    events: u64,
+    statements: u64,
+    throughput: Option<Qps>,
+    /// In µs, without background CPU.
+    cpu_per_query: Option<f64>,
+    latencies: Latencies,
+}
+
+impl Slice {
+    fn of(slice: SliceRecord, kind: SystemKind) -> Self {
+        let SliceRecord { restart, block, candidate, measured, .. } = slice;
+        Self {
+            restart,
+            block,
+            candidate,
+            wall: measured.wall,
+            events: measured.events,
+            statements: measured.statements,
+            throughput: measured.throughput,
+            cpu_per_query: cpu_per_query(&measured, kind),
+            latencies: measured.latencies,
+        }
+    }
+
+    fn point(&self, value: f64) -> Point {
+        let Self { restart, block, candidate, .. } = *self;
+        Point { restart, block, candidate, value }
+    }
+}
+
 /// A microbenchmark with its counted slices, and the figures of each candidate.
 struct Measured {
     record: MicrobenchmarkRecord,
-    slices: Vec<SliceRecord>,
+    slices: Vec<Slice>,
     /// The number of starts that the schedule requires; `None` if unknown.
     planned_restarts: Option<u32>,
     background: Background,
@@ -217,15 +254,19 @@ impl Measured {
         (cpus, planned_restarts): (Cpus, Option<u32>),
     ) -> Self {
         let background = Background::of(&slices);
+        let kinds: Vec<SystemKind> = candidates.iter().map(SystemKind::of).collect();
+        let of = |number| slices.iter().filter(move |slice| slice.candidate == number).collect();
+        let by_candidate: Vec<Vec<&SliceRecord>> =
+            (0..).zip(&kinds).map(|(number, _)| of(number)).collect();
+        let times = |of: &Vec<&SliceRecord>| ResponseTimes::of(&block_times(of), planned_restarts);
+        let times: Vec<ResponseTimes> = by_candidate.iter().map(times).collect();
         let own = (0..)
-            .zip(candidates)
-            .map(|(number, candidate)| {
-                let kind = SystemKind::of(candidate);
-                let of: Vec<&SliceRecord> =
-                    slices.iter().filter(|slice| slice.candidate == number).collect();
-                let absolute = absolute(&record, &of, kind, (cpus, planned_restarts), &background);
+            .zip(&kinds)
+            .zip(by_candidate.iter().zip(&times))
+            .map(|((number, kind), of)| {
+                let absolute = absolute(&record, of, *kind, (cpus, planned_restarts), &background);
                 Own {
-                    kind,
+                    kind: *kind,
                     failed: failures.iter().any(|f| invalidates(f, id, number)),
                     client_bound: absolute.as_ref().is_some_and(client_bound),
                     absolute,
@@ -234,7 +275,7 @@ impl Measured {
             .collect();
         let mut measured = Self {
             record,
-            slices,
+            slices: Vec::new(),
             planned_restarts,
             background,
             order: BTreeMap::new(),
@@ -249,31 +290,56 @@ impl Measured {
             relative: Vec::new(),
             control: candidates.iter().position(|one| one.role == Role::Control),
         };
-        measured.relative = (0..candidates.len()).map(|number| measured.relative(number)).collect();
+        let mut relative: Vec<Relative> = (0..kinds.len())
+            .map(|number| measured.relative_of_slices(number, &by_candidate, &times))
+            .collect();
+        drop(by_candidate);
+        let kept = |slice: SliceRecord| {
+            let kind = *kinds.get(slice.candidate as usize)?;
+            Some(Slice::of(slice, kind))
+        };
+        measured.slices = slices.into_iter().filter_map(kept).collect();
+        // They are collected in place, which keeps the space of the longer records.
+        measured.slices.shrink_to_fit();
+        for (number, relative) in relative.iter_mut().enumerate().skip(1) {
+            relative.qps_ratios = measured.qps_ratios(number);
+            relative.qps = measured.estimate(&relative.qps_ratios);
+            relative.cpu = measured.estimate(&measured.cpu_ratios(number));
+        }
+        measured.relative = relative;
         measured
     }
 
-    /// Drops what only figures need that are known now, so that long runs fit into memory.
-    fn drop_details(&mut self) {
-        for slice in &mut self.slices {
-            slice.measured.latencies = Latencies::default();
-            slice.measured.counts = Counts::default();
-        }
-    }
-
-    /// The figures of a candidate relative to the baseline's; nothing for the baseline itself.
-    fn relative(&self, candidate: usize) -> Relative {
+    /// The figures of a candidate relative to the baseline's that need all of a slice; nothing for the baseline itself.
+    fn relative_of_slices(
+        &self,
+        candidate: usize,
+        slices: &[Vec<&SliceRecord>],
+        times: &[ResponseTimes],
+    ) -> Relative {
         if candidate == 0 {
             return Relative::default();
         }
-        let qps_ratios = self.qps_ratios(candidate);
+        let pair = [slices[candidate].as_slice(), &slices[0]];
+        let (own, baseline) = (&times[candidate], &times[0]);
         Relative {
-            qps: self.estimate(&qps_ratios),
-            qps_ratios,
-            cpu: self.estimate(&self.cpu_ratios(candidate)),
-            switches: self.estimate(&self.switch_ratios(candidate)),
-            counters: self.counter_ratios(candidate),
-            percentiles: self.percentile_ratios(candidate),
+            switches: self.estimate(&ratios_of(pair, |slice| switches_per_query(&slice.measured))),
+            counters: self.counter_ratios(candidate, pair),
+            percentiles: match own.has_blocks_of(baseline) {
+                true => own.percentile_ratios(baseline, Pairing::ByBlock, Percentile::SHARES),
+                false => {
+                    let [own, baseline] = pair.map(block_times);
+                    let planned = self.planned_restarts;
+                    percentile_ratios(
+                        &own,
+                        &baseline,
+                        Pairing::ByBlock,
+                        planned,
+                        Percentile::SHARES,
+                    )
+                }
+            },
+            ..Relative::default()
         }
     }
 
@@ -310,24 +376,16 @@ impl Measured {
     }
 
     /// A figure of these candidates.
-    fn points(
-        &self,
-        candidates: &[usize],
-        figure: impl Fn(&SliceRecord, SystemKind) -> Option<f64>,
-    ) -> Vec<Point> {
+    fn points(&self, candidates: &[usize], figure: impl Fn(&Slice) -> Option<f64>) -> Vec<Point> {
         self.slices
             .iter()
             .filter(|slice| candidates.contains(&(slice.candidate as usize)))
-            .filter_map(|slice| {
-                let SliceRecord { restart, block, candidate, .. } = *slice;
-                let kind = self.own.get(candidate as usize)?.kind;
-                Some(Point { restart, block, candidate, value: figure(slice, kind)? })
-            })
+            .filter_map(|slice| Some(slice.point(figure(slice)?)))
             .collect()
     }
 
     fn qps_points(&self, candidates: &[usize]) -> Vec<Point> {
-        self.points(candidates, |slice, _| slice.measured.throughput.map(Qps::per_second))
+        self.points(candidates, |slice| slice.throughput.map(Qps::per_second))
     }
 
     fn qps_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
@@ -342,8 +400,8 @@ impl Measured {
                 || self.background.is_known(*number as u32)
         };
         let whole = candidates.iter().all(known);
-        self.points(candidates, |slice, kind| {
-            let own = cpu_per_query(&slice.measured, kind)?;
+        self.points(candidates, |slice| {
+            let own = slice.cpu_per_query?;
             let background = self.background.per_query(slice.candidate, slice.restart);
             Some(if whole { own + background } else { own })
         })
@@ -353,33 +411,18 @@ impl Measured {
         paired_ratios(&self.cpu_points(&[candidate, 0]), candidate as u32, 0)
     }
 
-    fn switch_ratios(&self, candidate: usize) -> Vec<Vec<f64>> {
-        self.ratios_of(candidate, |slice| switches_per_query(&slice.measured))
-    }
-
     /// Counter figures relative to the baseline's.
-    fn counter_ratios(&self, candidate: usize) -> BTreeMap<CounterFigure, Estimate> {
+    fn counter_ratios(
+        &self,
+        candidate: usize,
+        slices: [&[&SliceRecord]; 2],
+    ) -> BTreeMap<CounterFigure, Estimate> {
         let known = self.own[candidate].absolute.iter().flat_map(|own| own.counters.keys());
         let ratio = |figure: &CounterFigure| {
-            let ratios =
-                self.ratios_of(candidate, |slice| absolute::in_slice(*figure, &slice.measured));
+            let ratios = ratios_of(slices, |slice| absolute::in_slice(*figure, &slice.measured));
             Some((*figure, self.estimate(&ratios)?))
         };
         known.filter_map(ratio).collect()
-    }
-
-    /// Ratios by block. Empty if the value of any slice is zero: a median without these blocks
-    /// would not represent all of them.
-    fn ratios_of(
-        &self,
-        candidate: usize,
-        figure: impl Fn(&SliceRecord) -> Option<f64>,
-    ) -> Vec<Vec<f64>> {
-        let points = self.points(&[candidate, 0], |slice, _| figure(slice));
-        if points.iter().any(|point| point.value <= 0.0) {
-            return Vec::new();
-        }
-        paired_ratios(&points, candidate as u32, 0)
     }
 
     /// Percentiles relative to the baseline's, with verdicts; empty without response times.
@@ -464,13 +507,32 @@ impl Measured {
             })
         };
         MicrobenchmarkRows {
-            measuring_time: self.slices.iter().map(|slice| slice.measured.wall).sum(),
+            measuring_time: self.slices.iter().map(|slice| slice.wall).sum(),
             baseline: self.own[0].absolute.clone().unwrap_or_default(),
             baseline_failed: self.own[0].failed,
             rows: candidates.iter().enumerate().skip(1).filter_map(row).collect(),
             ..without_rows(self.record.clone())
         }
     }
+}
+
+/// Ratios by block of a candidate to the baseline, whose slices these are. Empty if the value of any slice is zero: a
+/// median without these blocks would not represent all of them.
+fn ratios_of(
+    slices: [&[&SliceRecord]; 2],
+    figure: impl Fn(&SliceRecord) -> Option<f64>,
+) -> Vec<Vec<f64>> {
+    let mut points = Vec::new();
+    for (candidate, of) in (0..).zip(slices) {
+        points.extend(of.iter().filter_map(|slice| {
+            let SliceRecord { restart, block, .. } = **slice;
+            Some(Point { restart, block, candidate, value: figure(slice)? })
+        }));
+    }
+    if points.iter().any(|point| point.value <= 0.0) {
+        return Vec::new();
+    }
+    paired_ratios(&points, 0, 1)
 }
 
 /// The verdict on an estimate with this noise floor, of candidates that failed or were client-bound.

@@ -7,13 +7,12 @@ use dbdyno_results::{
     CandidateRecord, MicrobenchmarkRecord, OriginRecord, SessionRecord, SliceRecord,
 };
 use dbdyno_stats::{
-    BlockTimes, Estimate, LatencySummary, Pairing, median, middle_half, percentile_interval,
-    percentile_ratios, restarts_with_interval,
+    BlockTimes, Estimate, ResponseTimes, median, middle_half, restarts_with_interval,
 };
 use dbdyno_types::{Counter, Counting, LatencyCounts, ServerUsage, SliceMeasured};
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
-use super::Measured;
+use super::Slice;
 use crate::model::{Absolute, CounterFigure, NotCounted, Percentile, by_key};
 
 /// Where the system under test runs, which decides what the clients' CPU time belongs to.
@@ -82,7 +81,7 @@ fn per_query(statements: u64, amount: f64) -> Option<f64> {
 /// Figures over a candidate's counted slices; `None` without slices.
 pub(super) fn absolute(
     record: &MicrobenchmarkRecord,
-    slices: &[&SliceRecord],
+    (slices, times): (&Vec<&SliceRecord>, &ResponseTimes),
     kind: SystemKind,
     (cpus, planned_restarts): (Cpus, Option<u32>),
     background: &Background,
@@ -109,8 +108,6 @@ pub(super) fn absolute(
     let between = slices.of_server(|used| Some(used.background_cpu?.as_micros_f64()));
     let cpu_us_per_query = in_slices.map(|cpu| cpu + between.unwrap_or(0.0));
     let client = (kind == SystemKind::Server).then_some(());
-    let latencies = slices.slices.iter().flat_map(|slice| slice.measured.latencies.counts());
-    let latency = LatencySummary::of(latencies);
     Some(Absolute {
         qps: qps.map(Qps::from_per_second),
         qps_interval: qps_interval
@@ -148,12 +145,8 @@ pub(super) fn absolute(
         written_bytes_per_query: slices.of_server(|used| bytes(used.written_to_storage)),
         counters: counter_figures(slices.slices),
         counted_time: counted_time(slices.slices),
-        latency,
-        p99_interval: percentile_interval(
-            &block_times(slices.slices),
-            slices.planned_restarts,
-            Percentile::SHARES[2],
-        ),
+        latency: times.summary(),
+        p99_interval: times.percentile_interval(Percentile::SHARES[2]),
         statements: slices.count(|m| m.statements),
         errors: slices.count(|m| m.errors + m.wrong),
         busy_retries: slices.count(|m| m.busy_retries),
@@ -281,31 +274,24 @@ pub(super) type PercentileRatios = [Option<Estimate>; 3];
 /// The response times of one block.
 pub(super) type Times<'a> = BlockTimes<LatencyCounts<'a>>;
 
-fn block_times<'a>(slices: &[&'a SliceRecord]) -> Vec<Times<'a>> {
-    slices
-        .iter()
-        .map(|slice| BlockTimes {
-            restart: slice.restart,
-            block: slice.block,
-            counts: slice.measured.latencies.counts(),
-        })
-        .collect()
+pub(super) fn block_times<'a>(slices: &[&'a SliceRecord]) -> Vec<Times<'a>> {
+    let times = |slice: &&'a SliceRecord| BlockTimes {
+        restart: slice.restart,
+        block: slice.block,
+        counts: slice.measured.latencies.counts(),
+    };
+    slices.iter().map(times).collect()
 }
 
 /// The response times of one candidate, by block.
-pub(super) fn times_of_candidate(slices: &[SliceRecord], candidate: usize) -> Vec<Times<'_>> {
+pub(super) fn times_of_candidate(slices: &[Slice], candidate: usize) -> Vec<Times<'_>> {
     let of = slices.iter().filter(|slice| slice.candidate as usize == candidate);
-    block_times(&of.collect::<Vec<_>>())
-}
-
-impl Measured {
-    /// Percentiles of a candidate relative to the baseline's, by block.
-    pub(super) fn percentile_ratios(&self, candidate: usize) -> PercentileRatios {
-        let (own, baseline) =
-            (times_of_candidate(&self.slices, candidate), times_of_candidate(&self.slices, 0));
-        let planned = self.planned_restarts;
-        percentile_ratios(&own, &baseline, Pairing::ByBlock, planned, Percentile::SHARES)
-    }
+    of.map(|slice| BlockTimes {
+        restart: slice.restart,
+        block: slice.block,
+        counts: slice.latencies.counts(),
+    })
+    .collect()
 }
 
 /// Misses are reported per this number of instructions.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use dbdyno_results::{CandidateRecord, OriginRecord, Role, RunReader, SliceRecord};
+use dbdyno_results::{CandidateRecord, OriginRecord, Role, RunReader};
 use dbdyno_stats::{
     MIN_BLOCKS, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
     percentile_ratios, unpaired_ratio,
@@ -13,7 +13,7 @@ use dbdyno_units::Ratio;
 use serde::Deserialize;
 
 use super::absolute::{Times, times_of_candidate};
-use super::{Controls, Measured, Own, judged};
+use super::{Controls, Measured, Own, Slice, judged};
 use crate::model::{
     Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
     SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key,
@@ -377,7 +377,7 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
         && take_turns(&common, more, fewer);
     let planned = more.planned_restarts;
     let (relative_qps, relative_p99) = if interleaved {
-        let is_common = |slice: &SliceRecord| common.contains(&(slice.restart, slice.block));
+        let is_common = |slice: &Slice| common.contains(&(slice.restart, slice.block));
         let mut points = points(fewer, candidate, 0, is_common);
         points.extend(self::points(more, candidate, 1, is_common));
         let times = |measured| -> Vec<Times<'_>> {
@@ -442,12 +442,11 @@ fn points(
     measured: &Measured,
     candidate: usize,
     side: u32,
-    is_used: impl Fn(&SliceRecord) -> bool,
+    is_used: impl Fn(&Slice) -> bool,
 ) -> Vec<Point> {
-    let of = |slice: &SliceRecord| {
-        let value = slice.measured.throughput?.per_second();
-        let SliceRecord { restart, block, .. } = *slice;
-        Some(Point { restart, block, candidate: side, value })
+    let of = |slice: &Slice| {
+        let value = slice.throughput?.per_second();
+        Some(Point { candidate: side, ..slice.point(value) })
     };
     let own = measured.slices.iter().filter(|slice| slice.candidate as usize == candidate);
     own.filter(|slice| is_used(slice)).filter_map(of).collect()

@@ -17,7 +17,7 @@ use dbdyno_stats::{false_discovery_level, median};
 use dbdyno_types::profile::{Frame, Function, Profile};
 use dbdyno_units::{Ratio, Share};
 
-use super::{Measured, cpu_per_query};
+use super::Measured;
 use crate::model::{LeastCertain, ProfileDifference, ProfileRow, Stacks};
 
 /// Share of false discoveries among the differences that are called certain.
@@ -141,14 +141,13 @@ impl Measured {
 
     /// CPU time per query in µs of a candidate in a start, without samples.
     pub(super) fn cpu_of_start(&self, candidate: usize, restart: u32) -> Option<f64> {
-        let kind = self.own.get(candidate)?.kind;
         let slices = self.slices.iter();
         let slices =
             slices.filter(|one| one.candidate as usize == candidate && one.restart == restart);
         let (mut statements, mut sum) = (0.0, 0.0);
         for slice in slices {
-            let count = slice.measured.statements as f64;
-            sum += cpu_per_query(&slice.measured, kind)? * count;
+            let count = slice.statements as f64;
+            sum += slice.cpu_per_query? * count;
             statements += count;
         }
         (statements > 0.0).then(|| sum / statements)

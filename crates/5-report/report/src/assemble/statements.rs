@@ -128,8 +128,8 @@ impl Measured {
     fn executions_per_event(&self, candidate: usize) -> Option<f64> {
         let timed = self.statements.values().map(|one| Sum::of(one, candidate).executions as f64);
         let own = || self.slices.iter().filter(|slice| slice.candidate as usize == candidate);
-        let events: f64 = own().map(|slice| slice.measured.events as f64).sum();
-        let statements: f64 = own().map(|slice| slice.measured.statements as f64).sum();
+        let events: f64 = own().map(|slice| slice.events as f64).sum();
+        let statements: f64 = own().map(|slice| slice.statements as f64).sum();
         let timed: f64 = timed.sum();
         let scale = statements / events / timed;
         let is_known = timed >= statements || scale <= 1.0 / FEWEST_EVENTS;
