@@ -22,7 +22,7 @@ pub use self::each_option::{Difference, OptionWords, option_words};
 use self::sql::SqlOption;
 pub use self::sql::SqlWords;
 use self::text::{CommandLine, TomlText, Word, plain, quote};
-pub use self::text::{MICROBENCHMARKS, ROWS};
+pub use self::text::{MICROBENCHMARKS, ROWS, is_of_command_line};
 use crate::candidate::Program;
 use crate::experiment::Experiment;
 use crate::parse_with_files;

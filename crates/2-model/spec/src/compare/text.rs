@@ -35,6 +35,14 @@ const MIN_BLOCKS: u32 = 36;
 const SCREENING_BUDGET: Nanos = Nanos::from_secs(2);
 const SCREENING_BLOCKS: u32 = 20;
 
+/// The first line of a text, above the command line.
+const WRITTEN: &str = "Written by this command:";
+
+/// Whether the text of an experiment was written for a command line.
+pub fn is_of_command_line(text: &str) -> bool {
+    text.strip_prefix("# ").is_some_and(|text| text.starts_with(WRITTEN))
+}
+
 pub fn write(
     line: &CommandLine,
     candidates: &[Candidate<'_>],
@@ -44,7 +52,7 @@ pub fn write(
     let names = names_of(candidates);
     let work = Work::of(options);
     let mut text = TomlText::default();
-    text.comment(&format!("Written by this command:\n{}", line.text));
+    text.comment(&format!("{WRITTEN}\n{}", line.text));
     text.comment("Run it again with `dbdyno run FILE`. All keys: docs/experiments.md");
     text.push(&format!("\nname = {}\n", quote(&name_of_experiment(&names))));
     if let (Some(first), Some(name)) = (candidates.first(), names.first()) {

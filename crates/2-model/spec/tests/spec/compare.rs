@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dbdyno_document::Problems;
 use dbdyno_spec::compare::{
     Comparison, Difference, MICROBENCHMARKS, OptionWords, ROWS, ScriptWords, SqlWords, Words,
-    experiment, option_words,
+    experiment, is_of_command_line, option_words,
 };
 use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
 use dbdyno_spec::{parse, parse_with_files};
@@ -461,6 +461,8 @@ fn variants_are_compared_with_a_profile_of_the_same_work() {
 #[test]
 fn text_says_where_it_is_from_and_why() {
     let comparison = compare("mariadb@sid mariadb{a.b=x} --for 1min").unwrap();
+    assert!(is_of_command_line(&comparison.text));
+    assert!(!is_of_command_line("name = \"mine\"\n# Written by this command:\n"));
     assert_snapshot!(comparison.text, @r#"
     # Written by this command:
     # dbdyno compare mariadb@sid 'mariadb{a.b=x}' --for 1min

@@ -97,6 +97,12 @@ impl TimeEstimate {
         }
     }
 
+    /// With what comes before everything else: loading and the first start.
+    pub(crate) fn after(self, costs: Costs) -> Self {
+        let starts = self.starts + TimeRange::exactly(costs.start);
+        Self { starts, loading: self.loading + costs.loading, ..self }
+    }
+
     pub fn total(&self) -> TimeRange {
         self.measuring + self.profiling + self.starts + TimeRange::exactly(self.loading)
     }
@@ -142,7 +148,8 @@ fn at_rate(size: Bytes, per_second: f64) -> Nanos {
 }
 
 impl Costs {
-    pub fn typical(experiment: &Experiment) -> Self {
+    /// If an earlier session has loaded the data, it is only copied.
+    pub fn typical(experiment: &Experiment, is_loaded: bool) -> Self {
         let space = DiskSpace::of(experiment);
         let tables = space.tables + space.existing;
         let candidates = &experiment.candidates;
@@ -167,10 +174,9 @@ impl Costs {
         }
         let part = kinds.len() as f64 / instance_count(experiment) as f64;
         let loaded = Bytes::from_bytes((tables.as_bytes() as f64 * part) as u64);
-        Self {
-            start: starts + at_rate(tables, READ),
-            loading: create + at_rate(loaded, LOADED) + at_rate(tables, READ),
-        }
+        let load = if is_loaded { Nanos::ZERO } else { create + at_rate(loaded, LOADED) };
+        let read = at_rate(tables, READ);
+        Self { start: starts + read, loading: load + read }
     }
 }
 
@@ -278,7 +284,7 @@ pub(crate) fn times(time: TimeRange, factor: f64) -> TimeRange {
 pub(crate) fn of_run(experiment: &Experiment, training: Nanos) -> TimeEstimate {
     let (schedule, all) = (&experiment.schedule, cases(experiment));
     let instances = instance_count(experiment) as u64;
-    let costs = Costs::typical(experiment);
+    let costs = Costs::typical(experiment, false);
     let rule = StoppingRule::default();
     let left = |index: usize| {
         let slice = slice_length(schedule, &all[index].microbenchmark);
@@ -286,10 +292,8 @@ pub(crate) fn of_run(experiment: &Experiment, training: Nanos) -> TimeEstimate {
     };
     let mut estimate = time_left(experiment, &all, costs.start, left, |_| 1.0);
     estimate.measuring = estimate.measuring + TimeRange::exactly(training);
-    estimate.starts = estimate.starts + TimeRange::exactly(costs.start);
-    estimate.loading = costs.loading;
     estimate.uncached = uncached(experiment);
-    estimate
+    estimate.after(costs)
 }
 
 /// What a run compiles or downloads unless the cache has it.
@@ -393,5 +397,11 @@ mod tests {
         // A block of writes and two of warm-up, with lead-in, at half the speed.
         let least = Nanos::from_millis(1125 * 3 * 3 * 2);
         assert_eq!(left.measuring.least, least);
+        // A resumed run starts its instances first, on data that earlier sessions loaded.
+        let [loaded, new] = [true, false].map(|loaded| Costs::typical(&experiment, loaded));
+        assert!(loaded.loading < new.loading);
+        let resumed = left.after(loaded);
+        assert_eq!(resumed.starts.least, two + loaded.start);
+        assert_eq!(resumed.loading, loaded.loading);
     }
 }

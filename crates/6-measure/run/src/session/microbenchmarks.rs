@@ -19,7 +19,7 @@ use crate::plan::cases::{
     MicrobenchmarkCase, cases, first_pass, has_passes, instance_count, interleaved_sets, segments,
     shrinks_repeatedly, slice_length, training_case,
 };
-use crate::plan::elapsed::{CaseLeft, TimeEstimate, TimeRange, time_left};
+use crate::plan::elapsed::{CaseLeft, Costs, TimeEstimate, TimeRange, time_left};
 use crate::record::Phase;
 use crate::session::Session;
 use crate::session::progress::{InterimEstimate, RunEvent};
@@ -308,7 +308,11 @@ impl Session<'_> {
     }
 
     /// The time that is left, without the blocks of these cases.
-    fn time_left(&self, all: &[MicrobenchmarkCase], except: &[NumberedCase<'_>]) -> TimeEstimate {
+    pub(super) fn time_left(
+        &self,
+        all: &[MicrobenchmarkCase],
+        except: &[NumberedCase<'_>],
+    ) -> TimeEstimate {
         let (experiment, histories) = (self.experiment, &self.state.histories);
         let schedule = &experiment.schedule;
         let instances = instance_count(experiment) as u64;
@@ -319,7 +323,8 @@ impl Session<'_> {
             let blocks = if is_left_out { (0, 0) } else { left.blocks };
             (!self.state.done[index]).then_some(CaseLeft { blocks, ..left })
         };
-        let start = self.starts.mean().unwrap_or_default();
+        let typical = || Costs::typical(experiment, true).start;
+        let start = self.starts.mean().unwrap_or_else(typical);
         time_left(experiment, all, start, left, |index| relative_time(histories, index))
     }
 

@@ -30,7 +30,8 @@ use crate::measure::checks::with_lines;
 use crate::measure::profile::warnings_of_existing;
 use crate::options::Options;
 use crate::plan::RunPlan;
-use crate::plan::elapsed::TimeEstimate;
+use crate::plan::cases::cases;
+use crate::plan::elapsed::{Costs, TimeEstimate};
 use crate::plan::script_data;
 use crate::record::{Phase, Recorder, candidate_record};
 use crate::session::extension::Extension;
@@ -247,9 +248,18 @@ impl<'a> Session<'a> {
         if failures.is_empty() { Ok(()) } else { Err(RunError::access(&failures)) }
     }
 
-    /// Reports the estimated time of a new run. That of a resumed one is known once its instances have started.
+    /// Reports the estimated time; of a resumed run, that of what is left.
     fn report_planned(&mut self) {
-        if self.extension.is_none() && !self.state.has_measured() {
+        if self.extension.is_some() {
+            // When it has begun.
+            return;
+        }
+        if self.state.has_measured() && self.experiment.insert_benchmark.is_none() {
+            let directory = self.recorder.results.directory().path();
+            let is_loaded = !StoredData::of(directory).places.is_empty();
+            let left = self.time_left(&cases(self.experiment), &[]);
+            self.planned = Some(left.after(Costs::typical(self.experiment, is_loaded)));
+        } else if !self.state.has_measured() {
             let plan = RunPlan::of(self.experiment);
             self.planned = plan.time.map(|time| time.scaled(self.contention));
             if plan.time.is_none() {

@@ -199,6 +199,7 @@ impl Session<'_> {
         self.state.begin(&record);
         self.needs_new_data = true;
         self.recorder.stage(format!("extending {summary}"));
+        self.report_planned();
         Ok(())
     }
 }

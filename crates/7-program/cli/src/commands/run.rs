@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use dbdyno_engines::server::Installation;
 use dbdyno_results::RunReader;
-use dbdyno_run::{Outcome, continue_run, extend_run, start_run};
+use dbdyno_run::{Options, Outcome, continue_run, extend_run, start_run};
+use dbdyno_spec::compare::is_of_command_line;
 use dbdyno_types::server::ServerSystem;
 
 use crate::args::Run;
@@ -21,14 +22,14 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     if args.comparison.script.is_some() {
         return run_script(args);
     }
-    let execute = |directory: &Path, work: &Work<'_>| {
+    let execute = |directory: &Path, extent: Extent, work: &Work<'_>| {
         let execution = Execution {
             directory,
             cache: args.cache.as_deref(),
             keep_data: args.keep_data,
             trust: args.trust,
             view: args.view,
-            extent: if args.details { Extent::Details } else { Extent::Report },
+            extent: if args.details { Extent::Details } else { extent },
             display: Display::with_first_ratio(),
         };
         execution.execute(work, &|report, outcome| match outcome {
@@ -42,7 +43,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         if !args.gate.rules.is_empty() {
             gate::check(&args.gate.rules, &RunReader::open(directory)?.experiment()?)?;
         }
-        return execute(directory, &|options| match args.more {
+        return execute(directory, extent_of_run(directory), &|options| match args.more {
             Some(more) => extend_run(directory, more, options),
             None => continue_run(directory, options),
         });
@@ -61,7 +62,18 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     }
     gate::check(&args.gate.rules, &experiment)?;
     let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
-    execute(&directory, &|options| start_run(&experiment, &text, &directory, options))
+    let start = |options: &Options<'_>| start_run(&experiment, &text, &directory, options);
+    execute(&directory, Extent::Report, &start)
+}
+
+/// What is printed of a resumed run: the same as if it had not been interrupted. A directory without a run is reported
+/// when it is resumed.
+fn extent_of_run(directory: &Path) -> Extent {
+    let text = RunReader::open(directory).and_then(|run| run.experiment_text());
+    match text.is_ok_and(|text| is_of_command_line(&text)) {
+        true => Extent::Answer,
+        false => Extent::Report,
+    }
 }
 
 /// Refuses what would be ignored. clap's `requires` has no effect on options that are given together with what

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dbdyno_types::server::ServerSystem;
 
-use crate::common::{Finished, Stored, TestDir, cache, call, call_with, read_json};
+use crate::common::{Finished, Stored, TestDir, cache, call, call_with, read_json, resume};
 use crate::existing::{PASSWORD, Theirs};
 
 /// Compares builds of SQLite with these arguments.
@@ -55,6 +55,11 @@ fn words_are_compared_saved_and_exported() {
     assert_eq!(read(&test.path().join("all.csv")), read(&out.join("relative.csv")));
     let markdown = read(&test.path().join("all.md"));
     assert!(markdown.contains("o0.page_size-8KiB"), "{markdown}");
+
+    // A resumed comparison is answered in the same way.
+    let resumed = resume(&out, &[]);
+    resumed.assert_code(0).assert_prints(answer.split(' ').next().unwrap());
+    assert!(resumed.out.lines().count() <= 26, "{}", resumed.out);
 
     // The saved experiment is the one that was run.
     let saved = test.path().join("saved.toml");
