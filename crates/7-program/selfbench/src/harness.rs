@@ -226,7 +226,7 @@ impl Harness {
         };
         match start_run(&file.experiment, &file.text, &run, &options)? {
             Outcome::Complete { .. } => {}
-            Outcome::Interrupted => bail!("stopped"),
+            Outcome::Interrupted { .. } => bail!("stopped"),
         }
         let report = assemble(&RunReader::open(&run)?)?;
         if let Some(Failure { candidate, at, reason }) = report.failures.first() {

@@ -119,7 +119,7 @@ impl StepRun<'_> {
                 data::remove(&RunDirectory::at(&self.directory))?;
                 Ok(Some(reason))
             }
-            Ok(Outcome::Interrupted) | Err(_) => Err(BisectError::Interrupted),
+            Ok(Outcome::Interrupted { .. }) | Err(_) => Err(BisectError::Interrupted),
         }
     }
 

@@ -121,9 +121,8 @@ pub(crate) fn from_baseline(
 ) -> Result<bool, RunError> {
     let baseline = &candidates[0];
     let source = context.data_location(baseline, &baseline.name);
-    let same_kind = candidates.iter().all(|candidate| kind(candidate) == kind(baseline));
     let kept = kept.then(|| context.kept_copy(baseline));
-    if !source.can_be_copied() || !same_kind || !restore(kept.as_ref(), &source)? {
+    if !can_be_copied(&source, candidates) || !restore(kept.as_ref(), &source)? {
         return Ok(false);
     }
     // Opening recovers from the log what a killed instance left there; settling writes it back.
@@ -139,6 +138,17 @@ pub(crate) fn from_baseline(
         source.copy_to(&context.data_location(candidate, &candidate.name))?;
     }
     Ok(true)
+}
+
+/// Whether the data of the baseline, which is here, can be copied to all candidates.
+fn can_be_copied(source: &DataLocation, candidates: &[ResolvedCandidate]) -> bool {
+    source.can_be_copied() && candidates.iter().all(|one| kind(one) == kind(&candidates[0]))
+}
+
+/// Whether a later session can continue with the data of the baseline, see [`from_baseline`].
+pub(crate) fn outlives_session(context: &RunContext<'_>, candidates: &[ResolvedCandidate]) -> bool {
+    let source = context.data_location(&candidates[0], &candidates[0].name);
+    source.outlives_session() && can_be_copied(&source, candidates)
 }
 
 /// Replaces data by the kept copy, if there is one; the data is missing if a session was killed while it did this.

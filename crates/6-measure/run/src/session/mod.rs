@@ -148,6 +148,8 @@ struct Session<'a> {
     extension: Option<Extension>,
     /// Whether the data of earlier sessions must not be used.
     needs_new_data: bool,
+    /// Whether a later session can continue with the data of this one.
+    keeps_data: bool,
     started: Nanos,
     /// How long the session takes by the last reported estimate; `None` if this is unknown.
     planned: Option<TimeEstimate>,
@@ -164,7 +166,9 @@ struct Session<'a> {
 impl<'a> Session<'a> {
     fn run(mut self) -> Result<Outcome, RunError> {
         let outcome = match self.stages() {
-            Err(RunError::Interrupted) => Ok(Outcome::Interrupted),
+            Err(RunError::Interrupted) => {
+                Ok(Outcome::Interrupted { if_resumed: self.warning_if_resumed() })
+            }
             ended => ended,
         };
         self.store_elapsed()?;
@@ -300,6 +304,7 @@ impl<'a> Session<'a> {
         let experiment = self.experiment;
         self.loading_began = clock::monotonic();
         if experiment.insert_benchmark.is_none() {
+            self.keeps_data = data::outlives_session(context, &candidates);
             self.check_settings_before_loading(context, &candidates)?;
             self.prepare_data(context, &candidates)?;
         }

@@ -112,7 +112,7 @@ pub struct InterimEstimate<'a> {
 pub type Progress<'a> = &'a (dyn Fn(RunEvent<'_>) + Sync);
 
 /// How a session of a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything is measured.
     Complete {
@@ -120,5 +120,8 @@ pub enum Outcome {
         failures: usize,
     },
     /// The user stopped the run; it can be resumed.
-    Interrupted,
+    Interrupted {
+        /// What is wrong with the results of a resumed run.
+        if_resumed: Option<Warning>,
+    },
 }

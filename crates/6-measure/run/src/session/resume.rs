@@ -72,18 +72,23 @@ impl Session<'_> {
                 return Ok(());
             }
             self.recorder.stage("continuing without the writes of the earlier sessions: their data cannot be copied");
-            self.warn_of_new_data()?;
+            self.warn(self.new_data_warning().into_iter().collect())?;
         }
         data::fresh(context, candidates, self.options.progress)
     }
 
-    /// Stores a warning if microbenchmarks after the writes are left, which are now measured on data to which
-    /// these writes are not made.
-    fn warn_of_new_data(&mut self) -> Result<(), RunError> {
+    /// A warning if microbenchmarks after the writes are left: on new data, these writes are not made.
+    fn new_data_warning(&self) -> Option<Warning> {
         let cases = cases(self.experiment);
         let left = reads_after_writes(&cases, &self.state.done);
         let titles: Vec<String> = left.iter().map(|case| case.title(self.experiment)).collect();
-        new_data_warning(&titles).map_or(Ok(()), |warning| self.warn(vec![warning]))
+        new_data_warning(&titles)
+    }
+
+    /// The warning that a resumed run would begin with if this session ended now.
+    pub(super) fn warning_if_resumed(&self) -> Option<Warning> {
+        let is_new = self.has_written() && !self.keeps_data;
+        if is_new { self.new_data_warning() } else { None }
     }
 
     /// Whether an earlier session wrote to the data.

@@ -84,6 +84,7 @@ impl<'a> Session<'a> {
             state,
             extension: None,
             needs_new_data: false,
+            keeps_data: true,
             started,
             planned: None,
             contention,

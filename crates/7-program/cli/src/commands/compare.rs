@@ -99,7 +99,7 @@ impl Comparison<'_> {
                 Outcome::Complete { .. } => {
                     gate::judge(self.gate, report, files_of(&directory, None)?.as_ref())
                 }
-                Outcome::Interrupted => Ok(ExitCode::SUCCESS),
+                Outcome::Interrupted { .. } => Ok(ExitCode::SUCCESS),
             }
         })
     }

@@ -21,7 +21,7 @@ use dbdyno_spec::compare::{Difference, OptionWords, option_words};
 use crate::commands::compare::{Comparison, installed};
 use crate::commands::report::assembled;
 use crate::commands::session::{
-    INTERRUPTED, directory_for, note_left_out, options, stop_on_signals,
+    INTERRUPTED, directory_for, note_if_resumed, note_left_out, options, stop_on_signals,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -238,7 +238,10 @@ impl Search<'_> {
         display.finish();
         match outcome? {
             Outcome::Complete { .. } => Ok(Some(assembled(&directory)?)),
-            Outcome::Interrupted => Ok(None),
+            Outcome::Interrupted { if_resumed } => {
+                note_if_resumed(if_resumed.as_ref());
+                Ok(None)
+            }
         }
     }
 

@@ -36,7 +36,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
             Outcome::Complete { .. } => {
                 gate::judge(&args.gate, report, files_of(directory, None)?.as_ref())
             }
-            Outcome::Interrupted => Ok(ExitCode::SUCCESS),
+            Outcome::Interrupted { .. } => Ok(ExitCode::SUCCESS),
         })
     };
     if let Some(directory) = &args.resume {

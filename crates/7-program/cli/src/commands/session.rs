@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use dbdyno_machine::clock::process_cpu;
 use dbdyno_profile::{Layers, LayersError};
 use dbdyno_report::model::Report;
-use dbdyno_results::{ResultsError, RunReader};
+use dbdyno_results::{ResultsError, RunReader, Warning};
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, WorkerProgram};
 use dbdyno_scripts::text_of;
 use dbdyno_spec::experiment::{Experiment, LayerRules, System};
@@ -226,7 +226,7 @@ impl Execution<'_> {
     pub fn execute(
         self,
         work: &Work<'_>,
-        after: &dyn Fn(&Report, Outcome) -> Result<ExitCode, CliError>,
+        after: &dyn Fn(&Report, &Outcome) -> Result<ExitCode, CliError>,
     ) -> Result<ExitCode, CliError> {
         let cancel = stop_on_signals("stopping after this slice")?;
         let progress = |event: RunEvent<'_>| self.display.show(&event);
@@ -245,7 +245,7 @@ impl Execution<'_> {
         if self.keep_data && matches!(outcome, Outcome::Complete { .. }) {
             note_stored_data(self.directory, "because of --keep-data");
         }
-        let judged = after(&report, outcome)?;
+        let judged = after(&report, &outcome)?;
         Ok(match outcome {
             Outcome::Complete { failures } => {
                 if failures > 0 {
@@ -253,12 +253,20 @@ impl Execution<'_> {
                 }
                 of_complete_run(failures, judged)
             }
-            Outcome::Interrupted => {
+            Outcome::Interrupted { if_resumed } => {
                 let directory = self.directory.display();
                 output::note(&format!("stopped; resume with: dbdyno run --resume {directory}"));
+                note_if_resumed(if_resumed.as_ref());
                 ExitCode::from(INTERRUPTED)
             }
         })
+    }
+}
+
+/// Prints what is wrong with the results of a run if it is resumed.
+pub fn note_if_resumed(warning: Option<&Warning>) {
+    if let Some(Warning { what, advice }) = warning {
+        output::note(&format!("warning: {what}; {advice}"));
     }
 }
 

@@ -276,6 +276,21 @@ fn ctrl_c_reports_partial_results_and_run_resumes() {
 }
 
 #[test]
+fn ctrl_c_says_that_the_writes_so_far_are_lost() {
+    let test = TestDir::new();
+    let out = test.out();
+    // Databases with other pages are no copies of the baseline's.
+    let pages = [("base", ""), ("other", "[candidate.sqlite]\npage_size = \"8KiB\"")];
+    let mut run = test.start(&Experiment { candidates: &pages, ..THREE }, &out, &[]);
+    wait_for_slices(&mut run, &out, WRITE);
+    run.signal(libc::SIGINT);
+    let words = "without the writes of its earlier sessions, before scan_range=100";
+    let finished = run.end();
+    finished.assert_code(130).assert_prints("--resume").assert_prints(words);
+    resume(&out, &[]).assert_code(0).assert_prints(words);
+}
+
+#[test]
 fn ctrl_c_while_compiling_stops_the_compilers() {
     let test = TestDir::new();
     let out = test.out();

@@ -36,7 +36,7 @@ pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
     };
     let (end, code) = match measure(&session, &stop) {
         Ok(Outcome::Complete { failures }) => (TaskEnd::Complete { failures }, ExitCode::SUCCESS),
-        Ok(Outcome::Interrupted) => (TaskEnd::Interrupted, ExitCode::from(INTERRUPTED)),
+        Ok(Outcome::Interrupted { .. }) => (TaskEnd::Interrupted, ExitCode::from(INTERRUPTED)),
         Err(error) => failed(&error, &stop, session.is_last_try()),
     };
     if matches!(end, TaskEnd::Failed { retry: false, .. }) {
