@@ -78,8 +78,10 @@ impl Comparison<'_> {
         if let Some(file) = file {
             save(file, text)?;
         }
-        if let Some((asked, word)) = described.asked.zip(time.as_deref()) {
-            note_longer(asked, word, experiment);
+        if let Some((asked, word)) = described.asked.zip(time.as_deref())
+            && let Some(text) = longer(asked, word, experiment)
+        {
+            output::note(&text);
         }
         let default = || directory_for(&experiment.name);
         let directory = self.out.map_or_else(default, Path::to_owned);
@@ -173,28 +175,54 @@ fn path_of_script(file: &str) -> String {
     absolute.unwrap_or_else(|| file.to_owned())
 }
 
-/// Says before anything starts that measuring takes longer than `--for`, and why.
-fn note_longer(asked: Nanos, word: &str, experiment: &Experiment) {
+/// Why measuring takes longer than `--for`, and what helps; `None` if it does not.
+fn longer(asked: Nanos, word: &str, experiment: &Experiment) -> Option<String> {
     let plan = RunPlan::of(experiment);
     let least = plan.measuring.0;
     if least.as_secs_f64() <= 1.1 * asked.as_secs_f64() {
-        return;
+        return None;
     }
     let schedule = &experiment.schedule;
     let starts = match schedule.restarts {
         1 => String::new(),
         restarts => format!(" in {restarts} starts"),
     };
-    let clients = experiment.workload.clients.len();
-    let cases = experiment.workload.microbenchmarks.len() * clients;
-    output::note(&format!(
+    let (workload, candidates) = (&experiment.workload, experiment.candidates.len());
+    let (microbenchmarks, clients) = (workload.microbenchmarks.len(), workload.clients.len());
+    let cases = match microbenchmarks {
+        1 => "1 microbenchmark".to_owned(),
+        several => format!("{several} microbenchmarks"),
+    };
+    let cases = match clients {
+        1 => cases,
+        several => format!("{cases} with {several} numbers of clients"),
+    };
+    // Only what there is more than one of can be fewer.
+    let fewer = [
+        (clients > 1, "fewer numbers of --clients"),
+        (microbenchmarks > 1, "fewer microbenchmarks"),
+        (candidates > 2, "fewer candidates"),
+    ];
+    let fewer = fewer.into_iter().filter_map(|(is_possible, what)| is_possible.then_some(what));
+    let remedies: Vec<String> = std::iter::once(format!("--for {}", at_least(least)))
+        .chain(fewer.map(str::to_owned))
+        .collect();
+    Some(format!(
         "--for {word} is too short: intervals need {} blocks{starts}, and with warm-up, {cases} \
-         {} and {} instances, one of them the control, they take {least}. Name fewer microbenchmarks with -m, or \
-         fewer candidates",
+         and {} instances, one of them the control, they take {least}. Use {}",
         schedule.min_blocks,
-        if cases == 1 { "microbenchmark" } else { "microbenchmarks" },
         plan.instances,
-    ));
+        remedies.join(" or "),
+    ))
+}
+
+/// A time for `--for` that is not less.
+fn at_least(time: Nanos) -> String {
+    match time.as_secs_f64().ceil() as u64 {
+        seconds @ 0..=20 => format!("{}s", seconds.max(1)),
+        seconds @ 21..=120 => format!("{}s", seconds.next_multiple_of(5)),
+        seconds => format!("{}min", seconds.div_ceil(60)),
+    }
 }
 
 fn export(report: &Report, args: &Compare) -> Result<(), CliError> {
@@ -227,5 +255,40 @@ fn save(file: &Path, text: &str) -> Result<(), CliError> {
             Err(CliError::Usage(message))
         }
         Err(error) => Err(write(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_is_named_for_a_sweep_is_enough() {
+        let told = |clients: &[&str], time: &str| {
+            let candidates = ["mariadb", "mariadb{innodb_io_capacity=100}"].map(str::to_owned);
+            let clients: Vec<String> = clients.iter().map(|&number| number.to_owned()).collect();
+            let words = Words {
+                command: "compare",
+                candidates: &candidates,
+                clients: &clients,
+                time: Some(time),
+                ..Words::default()
+            };
+            let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.1;
+            let no_file = |_: &str| -> Result<String, String> { Err("not a file".to_owned()) };
+            let comparison = experiment(&words, &|_| Vec::new(), &no_file, &measuring);
+            let comparison = comparison.unwrap_or_else(|problems| panic!("{problems}"));
+            longer(comparison.asked.unwrap(), time, &comparison.experiment)
+        };
+        let text = told(&["1", "4", "16"], "2s").unwrap();
+        assert!(text.contains("2 microbenchmarks with 3 numbers of clients"), "{text}");
+        assert!(
+            text.ends_with(" or fewer numbers of --clients or fewer microbenchmarks"),
+            "{text}"
+        );
+        let named = text.rsplit_once("Use --for ").unwrap().1.split(' ').next().unwrap();
+        assert_eq!(told(&["1", "4", "16"], named), None, "{text}");
+        let one = told(&[], "2s").unwrap();
+        assert!(!one.contains("--clients") && !one.contains("fewer candidates"), "{one}");
     }
 }
