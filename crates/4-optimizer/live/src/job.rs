@@ -310,6 +310,8 @@ impl OptimizeJob {
         let process = Process::open(*pid, *probe)?;
         let attachment = Attachment::open_unchanged(process, state, *max_pause)?;
         attachment.check_threads()?;
+        // Stops a thread for a moment, if there are filters.
+        attachment.check_filters()?;
         Ok(attachment)
     }
 

@@ -324,7 +324,8 @@ fn few_samples_are_refused_and_change_nothing() {
     refused.assert_code(1).assert_prints("was not changed: too few samples: ");
     refused.assert_prints("at least 1000 are required").assert_prints("--force");
     let planned = to(&["--dry-run"]);
-    planned.assert_code(1).assert_prints("refused too few samples: ");
+    planned.assert_code(1).assert_prints("would not be optimized");
+    planned.assert_prints("refused too few samples: ");
     assert_eq!(lab.mappings(), before);
     // Nothing is left that `status` could show.
     assert_eq!(fs::read_dir(&lab.state).unwrap().count(), 0);
@@ -439,6 +440,8 @@ fn undo_and_redo_work_under_a_filter_that_permits_no_system_call() {
     wait_until("it has a filter", || status().contains("Seccomp:\t2"));
     let refused = finish_filtered(lab.optimize_command(&[]));
     refused.assert_code(1).assert_prints("system call filter (seccomp)");
+    let planned = finish_filtered(lab.optimize_command(&["--dry-run"]));
+    planned.assert_code(1).assert_prints("system call filter (seccomp)");
     let to = |word| finish_filtered(lab.command(&[word, "--pid", &lab.pid, PAUSE[0], PAUSE[1]]));
     to("undo").assert_code(0).assert_prints("undone; ");
     to("redo").assert_code(0).assert_prints("redone; ");

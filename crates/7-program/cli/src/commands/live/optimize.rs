@@ -13,9 +13,7 @@ use dbdyno_live::{
     SamplingRequest, Supervision, Target, WatchRules, WorkCounter, hot_modules,
 };
 use dbdyno_machine::safe_files::SafeDir;
-use dbdyno_relayout::{
-    BoltProfile, LayoutError, Options, Profile, SampleRequirement, Samples, TooFewSamples,
-};
+use dbdyno_relayout::{BoltProfile, LayoutError, Options, Profile, SampleRequirement, Samples};
 use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Bytes;
 use serde_json::json;
@@ -201,14 +199,8 @@ impl Session {
                 }
                 let is_explained = !left_alone.is_empty() || !rejected.is_empty();
                 CliError::Other(match source {
-                    // Sampling longer would not help.
-                    LayoutError::TooFewSamples(TooFewSamples::Few { found: 0, .. }, _)
-                        if is_explained =>
-                    {
-                        text
-                    }
                     LayoutError::TooFewSamples(reason, _) => {
-                        format!("{text}; {}", text::advice(&reason))
+                        text::with_advice(&reason, text, is_explained)
                     }
                     _ => text,
                 })

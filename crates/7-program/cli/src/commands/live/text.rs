@@ -61,7 +61,14 @@ fn member(member: &Member) -> Block {
 /// The report on what an optimization would do.
 pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> Vec<Block> {
     let plan = &dry_run.planned;
-    let mut rows = of_code(&plan.code, "to move");
+    let is_explained =
+        !plan.code.left_alone.is_empty() || !plan.code.statistics.rejected.is_empty();
+    // The reason for a refusal comes first, as that of a real optimization.
+    let refused = dry_run.refused.iter();
+    let refused =
+        refused.map(|it| Fact::new("refused", with_advice(it, it.to_string(), is_explained)));
+    let mut rows: Vec<Fact> = refused.collect();
+    rows.extend(of_code(&plan.code, "to move"));
     let entries = format!("{} to redirect", functions(plan.entries as u64));
     rows.push(Fact::new("entries", entries));
     rows.extend(of_slots_and_entries(&plan.code));
@@ -71,12 +78,18 @@ pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> Vec<Block> {
     rows.extend(
         dry_run.counting.iter().map(|counting| Fact::new("counts", planned_counts(counting))),
     );
-    let refused = dry_run.refused.iter();
-    rows.extend(refused.map(|it| Fact::new("refused", format!("{it}; {}", advice(it)))));
-    let would = if dry_run.refused.is_none() { "would" } else { "would not" };
-    let title =
-        format!("Process {}: dry run; it was not changed, and {would} be optimized", dry_run.pid);
+    let decision = decision(dry_run.refused.as_ref(), dry_run.counting.as_ref());
+    let title = format!("Process {}: dry run; it was not changed, and {decision}", dry_run.pid);
     titled(title, LABEL, rows)
+}
+
+/// What would happen to a process.
+fn decision(refused: Option<&TooFewSamples>, counting: Option<&PlannedCounting>) -> &'static str {
+    match (refused, counting.and_then(|counting| counting.refused_without.as_ref())) {
+        (Some(_), _) => "would not be optimized",
+        (None, Some(_)) => "would be optimized only if its executions can be counted",
+        (None, None) => "would be optimized",
+    }
 }
 
 fn planned_counts(counting: &PlannedCounting) -> String {
@@ -215,8 +228,17 @@ pub(super) fn probe(probe: &Probe) -> Vec<Block> {
     titled(title, "FORBIDDEN".len(), rows.collect())
 }
 
+/// The text of a refusal, with what to do about it. If other reasons explain that there are no samples, sampling longer
+/// would not help.
+pub(super) fn with_advice(reason: &TooFewSamples, text: String, is_explained: bool) -> String {
+    match reason {
+        TooFewSamples::Few { found: 0, .. } if is_explained => text,
+        _ => format!("{text}; {}", advice(reason)),
+    }
+}
+
 /// What to do about too few samples.
-pub(super) fn advice(reason: &TooFewSamples) -> String {
+fn advice(reason: &TooFewSamples) -> String {
     let longer = match reason {
         TooFewSamples::Few { found: 0, .. } => String::new(),
         TooFewSamples::Few { found, required } => times(*required as f64 / *found as f64),
@@ -334,6 +356,19 @@ mod tests {
         let few = TooFewSamples::Few { found: 40, required: 1_000 };
         assert!(advice(&few).starts_with("sample at least 25 times longer"));
         let none = TooFewSamples::Few { found: 0, required: 1_000 };
+        assert_eq!(with_advice(&none, "refused".to_owned(), true), "refused");
+        assert!(with_advice(&none, "refused".to_owned(), false).starts_with("refused; sample"));
         assert!(advice(&none).starts_with("sample longer (--seconds) while the process is busy"));
+    }
+
+    #[test]
+    fn dry_run_decides_before_it_explains() {
+        let few = TooFewSamples::Few { found: 40, required: 1_000 };
+        let counting = |refused_without| PlannedCounting { fallback: None, refused_without };
+        assert_eq!(decision(None, None), "would be optimized");
+        assert_eq!(decision(None, Some(&counting(None))), "would be optimized");
+        let only_if = decision(None, Some(&counting(Some(few))));
+        assert_eq!(only_if, "would be optimized only if its executions can be counted");
+        assert_eq!(decision(Some(&few), Some(&counting(Some(few)))), "would not be optimized");
     }
 }
