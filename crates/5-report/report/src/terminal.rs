@@ -153,8 +153,8 @@ pub fn why(
 /// a reader must know about it, then where the rest is. `None` without results.
 pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
     let mut last = None;
-    for (extent, times) in EXTENTS {
-        let (text, is_whole) = screen(report, options, extent, times)?;
+    for extent in EXTENTS {
+        let (text, is_whole) = screen(report, options, extent)?;
         last = Some(text);
         if is_whole {
             break;
@@ -163,22 +163,63 @@ pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
     last
 }
 
-/// How much an answer says, the most first: of an insert benchmark, and how many times the least number of
-/// lines a text has at most.
-const EXTENTS: [(Extent, usize); 5] = [
-    (Extent::Steps, 4),
-    (Extent::Steps, 2),
-    (Extent::Costs, 2),
-    (Extent::Rates, 2),
-    (Extent::Rates, 1),
+/// How much an answer says, the most first: of an insert benchmark, how many times the least number of
+/// lines a text has at most, and how many texts of a kind there are.
+const EXTENTS: [(Extent, usize, usize); 7] = [
+    (Extent::Steps, 4, 2),
+    (Extent::Steps, 2, 2),
+    (Extent::Costs, 2, 2),
+    (Extent::Rates, 2, 2),
+    (Extent::Rates, 2, 1),
+    (Extent::Rates, 1, 1),
+    (Extent::Rates, 1, 0),
 ];
+
+/// More lines than this are not whole, even if they are one sentence.
+const LONGEST_SENTENCE: usize = 4;
+
+/// A text in lines, and whether this is all of it: if it has more than `most` lines, only its first sentences, or
+/// clauses, that fit; the shortest if none fits.
+fn whole_sentences(text: &str, columns: usize, most: usize) -> (Vec<String>, bool) {
+    let lines = |text: &str| -> Vec<String> {
+        wrap(text, columns).iter().flat_map(|line| break_name(line, columns)).collect()
+    };
+    let ends = ends_of_clauses(text).into_iter().rev();
+    let shorter = ends.map(|end| (lines(&format!("{}; more: --details", &text[..end])), false));
+    let mut forms: Vec<(Vec<String>, bool)> = vec![(lines(text), true)];
+    forms.extend(shorter);
+    let least = forms.iter().map(|(lines, _)| lines.len()).min().unwrap_or_default();
+    let fits = |(lines, _): &(Vec<String>, bool)| lines.len() <= least.max(most);
+    let (mut lines, is_whole) = forms.into_iter().find(fits).unwrap_or_default();
+    if lines.len() > LONGEST_SENTENCE.max(most) {
+        lines.truncate(most);
+        let last = &mut lines[most - 1];
+        *last = format!("{} … --details", cut(last, columns.saturating_sub(12)));
+        return (lines, false);
+    }
+    (lines, is_whole)
+}
+
+/// Where sentences and clauses of a text end, before the last one; not within parentheses.
+fn ends_of_clauses(text: &str) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '.' | ';' if depth == 0 && text[at + 1..].starts_with(' ') => ends.push(at),
+            _ => {}
+        }
+    }
+    ends
+}
 
 /// The answer of this extent, and whether it fits and has all results.
 fn screen(
     report: &Report,
     options: &TerminalOptions,
-    extent: Extent,
-    times: usize,
+    (extent, times, most_of_kind): (Extent, usize, usize),
 ) -> Option<(String, bool)> {
     let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
     let sentences: Vec<(String, Tone)> = match &report.insert {
@@ -193,45 +234,42 @@ fn screen(
     }
     let paint = Paint::new(options.color);
     let width = options.width.min(ANSWER_WIDTH);
-    let wrapped = |text: &str, indent: usize, most: usize| -> Vec<String> {
-        let most = most * times;
-        let mut lines = wrap(&plain(text), width - indent);
-        let lines_of_name = |line: &String| break_name(line, width - indent);
-        lines = lines.iter().flat_map(lines_of_name).collect();
-        if lines.len() > most {
-            lines.truncate(most);
-            let last = &mut lines[most - 1];
-            *last = format!("{} …", cut(last, width - indent - 2));
-        }
-        lines
+    let wrapped = |text: &str, indent: usize, most: usize| {
+        whole_sentences(&plain(text), width - indent, most * times)
     };
     // What a reader must know, the most important first: a label, a text, and its longest form.
     let mut facts: Vec<(&str, String, usize)> = Vec::new();
     let mut several = |label, texts: Vec<String>, shown: usize, lines: usize| {
+        // The number of one text would not be shorter.
+        let shown = if texts.len() == 1 { 1 } else { shown };
         let rest = texts.len().saturating_sub(shown);
         facts.extend(texts.into_iter().take(shown).map(|text| (label, text, lines)));
-        if rest > 0 {
-            facts.push((label, format!("and {rest} more: --details"), 1));
+        match (rest, shown) {
+            (0, _) => {}
+            (rest, 0) => facts.push((label, format!("{rest} in all: --details"), 1)),
+            (rest, _) => facts.push((label, format!("and {rest} more: --details"), 1)),
         }
     };
+    // What may be wrong is not only counted.
+    let (remarks, doubts) = (most_of_kind, most_of_kind.max(1));
     let failures = report.failures.iter();
     let failures = failures.map(|one| format!("{} at {}: {}", one.candidate, one.at, one.reason));
-    several("failed", failures.collect(), 2, 2);
+    several("failed", failures.collect(), doubts, 2);
     several("bound", words::client_bound(report).into_iter().collect(), 1, 2);
     let defaults =
         report.candidates.iter().flat_map(|one| words::beside_defaults(report, one)).collect();
-    several("default", defaults, 2, 3);
+    several("default", defaults, doubts, 3);
     let warnings = report.warnings.iter();
     let warnings = warnings.map(|one| format!("{} {}", one.what_with_stop(), one.advice));
-    several("warning", warnings.collect(), 2, 2);
+    several("warning", warnings.collect(), doubts, 2);
     let differing = report.candidates.iter().flat_map(|one| {
         let all = one.config_diff.iter();
         all.map(move |difference| format!("{} in effect: {difference}", one.name))
     });
-    several("differs", differing.collect(), 2, 1);
-    several("flags", flags(report), 2, 1);
-    several("plan", plans::sentences(report), 2, 2);
-    several("SQL", largest_differences(report), 2, 2);
+    several("differs", differing.collect(), remarks, 1);
+    several("flags", flags(report), remarks, 1);
+    several("plan", plans::sentences(report), remarks, 2);
+    several("SQL", largest_differences(report), remarks, 2);
     match &report.insert {
         Some(insert) => {
             several("rates", inserts::rates(insert).into_iter().collect(), 1, 1);
@@ -266,7 +304,7 @@ fn screen(
         // What is copied is whole, in a line of its own.
         let lines = match COPIED.contains(&name) {
             true => vec![plain(&text)],
-            false => wrapped(&text, label, most),
+            false => wrapped(&text, label, most).0,
         };
         for (number, line) in lines.into_iter().enumerate() {
             let name = if number == 0 { name } else { "" };
@@ -278,8 +316,8 @@ fn screen(
     let mut above: Vec<String> = Vec::new();
     let mut has_all = true;
     for (number, (sentence, tone)) in sentences.iter().enumerate() {
-        let lines = wrapped(sentence, 2, 3);
-        has_all &= lines.last().is_none_or(|line| !line.ends_with(" …"));
+        let (lines, is_whole) = wrapped(sentence, 2, 3);
+        has_all &= is_whole;
         let left = sentences.len() - number;
         let reserved = usize::from(left > 1);
         if above.len() + lines.len() + reserved > room && number > 0 {

@@ -785,16 +785,15 @@ rel_native is 1.4% faster than rel_withdbg on insert_range=100 (95%: 0.1% to
   2.8%); 0.5% less CPU per query (0.2% to 0.7%)
 rel_native_lto is 3.5% faster than rel_withdbg on scan_range=100 (95%: 3.1% to
   3.7%)
-and 1 more result: --details
+no difference found between rel_native_lto and rel_withdbg on insert_range=100
+  (95%: within 1.5%); 1.1% less CPU per query (0.8% to 1.3%)
 
-warning  CPU frequency governor: unknown (virtual machine). Frequency changes
-         cannot be ruled out; compare the control's spread before you trust …
-differs  rel in effect: setting_1: 1; the baseline: 2
-differs  rel in effect: setting_2: 1; the baseline: 2
-differs  and 3 more: --details
+warning  CPU frequency governor: unknown (virtual machine); more: --details
+differs  5 in all: --details
 flags    rel_withdbg, rel, rel_native, rel_native_lto: not audited
-noise    the control differs from 1 by 0.39% typically and 0.7% at most …
-data     1 table × 1,000,000 rows, 1 client; measured 35 min 30 s, elapsed 42 …
+noise    the control differs from 1 by 0.39% typically and 0.7% at most
+         (insert_range=100); more: --details
+data     1 table × 1,000,000 rows, 1 client; more: --details
 all      dbdyno report results/first --details
 charts   results/first/report.html
 ");
@@ -813,6 +812,24 @@ charts   results/first/report.html
         assert!(text.contains(" more result"), "{text}");
         assert!(answer(report, &options(true)).unwrap().contains('\x1b'));
     }
+}
+
+#[test]
+fn text_of_an_answer_ends_with_a_sentence_or_a_clause() {
+    let text = "one two (three; four). Five six; seven eight nine";
+    let fit = |columns, most| whole_sentences(text, columns, most);
+    assert_eq!(fit(80, 1), (vec![text.to_owned()], true));
+    let first = "one two (three; four); more: --details";
+    assert_eq!(fit(40, 1), (vec![first.to_owned()], false));
+    let whole = ["one two (three; four). Five six; seven", "eight nine"].map(str::to_owned);
+    assert_eq!(fit(38, 2), (whole.to_vec(), true));
+    let longer = format!("{text} ten, eleven twelve thirteen fourteen");
+    let part = ["one two (three; four). Five six; more:", "--details"].map(str::to_owned);
+    assert_eq!(whole_sentences(&longer, 38, 2), (part.to_vec(), false));
+    let endless = "word ".repeat(100);
+    let (lines, is_whole) = whole_sentences(endless.trim(), 40, 2);
+    assert!(lines.len() == 2 && lines[1].ends_with("… --details") && !is_whole, "{lines:?}");
+    assert!(lines.iter().all(|line| width(line) <= 40), "{lines:?}");
 }
 
 #[test]
@@ -839,7 +856,7 @@ rates    not sustained: myrocks-with-a-long-name in q1000
 longest  insert or query: innodb 29 ms in q1000, myrocks-with-a-long-name 1.9 s
          in q1000, postgresql 29 ms in q1000
 data     4 clients on 4 tables. Candidates ran one after another, each alone
-         through all steps, 2 times; values are medians; measured 35 min 30 s, …
+         through all steps, 2 times; values are medians; more: --details
 all      dbdyno report results/first --details
 charts   results/first/report.html
 ");
