@@ -25,6 +25,7 @@ pub use candidates::auditing::{audit_of, expected_of, expected_of_variant};
 pub use error::{RunError, SamplingError, StatementProblem};
 pub use options::{Options, WorkerProgram};
 pub use plan::elapsed::{TimeEstimate, TimeRange};
+pub use plan::inserts::InsertTimes;
 pub use plan::{PassPlan, RunPlan};
 pub use session::progress::{InsertPlace, InterimEstimate, Outcome, Progress, RunEvent};
 pub use session::readiness::Readiness;

@@ -137,11 +137,11 @@ pub(crate) struct Costs {
 }
 
 /// Opening a library, or connecting to a server.
-const OPENING: Nanos = Nanos::from_millis(50);
+pub(super) const OPENING: Nanos = Nanos::from_millis(50);
 
 /// Bytes per second of tables that are loaded, and that are read after a start or copied.
 const LOADED: f64 = 30e6;
-const READ: f64 = 500e6;
+pub(super) const READ: f64 = 500e6;
 
 fn at_rate(size: Bytes, per_second: f64) -> Nanos {
     Nanos::from_secs_f64(size.as_bytes() as f64 / per_second)

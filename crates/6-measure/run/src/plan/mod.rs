@@ -3,6 +3,7 @@
 pub(crate) mod cases;
 pub(crate) mod disk_space;
 pub(crate) mod elapsed;
+pub(crate) mod inserts;
 pub(crate) mod script_data;
 pub(crate) mod stopping_rule;
 
@@ -16,6 +17,7 @@ use crate::plan::cases::{
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::elapsed::{TimeEstimate, of_run};
+use crate::plan::inserts::InsertTimes;
 use crate::record::settings;
 
 /// The work of a run and its estimated time.
@@ -32,6 +34,8 @@ pub struct RunPlan {
     pub measuring: (Nanos, Nanos),
     /// Estimated time in all, without builds; `None` for the insert benchmark.
     pub time: Option<TimeEstimate>,
+    /// That of the insert benchmark.
+    pub inserts: Option<InsertTimes>,
     /// Estimated disk space for data on this machine, with copies and the logs of private servers.
     pub data_size: Bytes,
     /// Estimated size of tables and indexes on existing servers.
@@ -100,6 +104,7 @@ impl RunPlan {
                 .insert_benchmark
                 .is_none()
                 .then(|| of_run(experiment, training_time(experiment))),
+            inserts: InsertTimes::left(experiment, &[]),
             data_size: space.embedded + space.servers,
             data_on_existing_servers: space.existing,
             tables_size: space.tables,

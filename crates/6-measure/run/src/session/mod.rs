@@ -32,6 +32,7 @@ use crate::options::Options;
 use crate::plan::RunPlan;
 use crate::plan::cases::cases;
 use crate::plan::elapsed::{Costs, TimeEstimate};
+use crate::plan::inserts::InsertTimes;
 use crate::plan::script_data;
 use crate::record::{Phase, Recorder, candidate_record};
 use crate::session::extension::Extension;
@@ -258,20 +259,19 @@ impl<'a> Session<'a> {
             // When it has begun.
             return;
         }
-        if self.state.has_measured() && self.experiment.insert_benchmark.is_none() {
+        let experiment = self.experiment;
+        let inserts = InsertTimes::left(experiment, &self.state.insert_steps);
+        if inserts.is_none() && self.state.has_measured() {
             let directory = self.recorder.results.directory().path();
             let is_loaded = !StoredData::of(directory).places.is_empty();
-            let left = self.time_left(&cases(self.experiment), &[]);
-            self.planned = Some(left.after(Costs::typical(self.experiment, is_loaded)));
-        } else if !self.state.has_measured() {
-            let plan = RunPlan::of(self.experiment);
-            self.planned = plan.time.map(|time| time.scaled(self.contention));
-            if plan.time.is_none() {
-                let queries = plan.measuring.1;
-                self.recorder.stage(format!("{queries} of queries in all, plus loading"));
-            }
+            let left = self.time_left(&cases(experiment), &[]);
+            self.planned = Some(left.after(Costs::typical(experiment, is_loaded)));
+        } else {
+            let time = RunPlan::of(experiment).time;
+            self.planned = time.map(|time| time.scaled(self.contention));
         }
-        if let Some(planned) = &self.planned {
+        let inserts = inserts.map(|times| times.scaled(self.contention).to_string());
+        if let Some(planned) = inserts.or_else(|| Some(self.planned?.to_string())) {
             self.recorder.report(RunEvent::Planned(planned));
         }
     }

@@ -17,8 +17,8 @@ pub enum RunEvent<'a> {
     Restart(&'static str),
     /// Stacks of the microbenchmark are being sampled, which takes seconds.
     SamplingStacks,
-    /// The estimated time of the run, before it starts.
-    Planned(&'a TimeEstimate),
+    /// The estimated time of the run, before it starts: in all, and by what it is spent on.
+    Planned(String),
     /// By what was measured so far, the run takes much longer than was reported: what is left.
     Longer(&'a TimeEstimate),
     /// A step of a bisect starts or has ended.

@@ -135,13 +135,12 @@ fn pass_plan(PassPlan { segments, passes, starts }: &PassPlan, plan: &RunPlan) -
 
 /// The plan of an insert benchmark. Its steps are listed in the settings.
 fn inserts(plan: &RunPlan) -> String {
-    format!(
-        "\nPlan: {} candidates, one after another; {} of queries over all repeats, plus loading.\n\
-         Data: {}.\n",
-        plan.instances,
-        plan.measuring.1,
-        data(plan)
-    )
+    let mut text = format!("\nPlan: {} candidates, one after another.\n", plan.instances);
+    if let Some(times) = &plan.inserts {
+        output::wrapped(&mut text, "Time: ", &format!("{times}."));
+    }
+    text.push_str(&format!("Data: {}.\n", data(plan)));
+    text
 }
 
 fn data(plan: &RunPlan) -> String {

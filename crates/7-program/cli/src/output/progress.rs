@@ -71,7 +71,7 @@ impl Display {
             }
             RunEvent::SamplingStacks => self.status(format!("{}: sampling stacks", self.head())),
             RunEvent::BisectStep(line) => self.line(line),
-            RunEvent::Planned(planned) if self.announces => self.line(&planned.to_string()),
+            RunEvent::Planned(planned) if self.announces => self.line(planned),
             RunEvent::Longer(left) if self.announces => {
                 self.line(&format!("the run takes longer than was estimated; left in all: {left}"))
             }

@@ -53,7 +53,8 @@ fn sqlite_runs_all_steps_and_has_all_rows() {
     let finished = inserts.run(&test, &out, &["--keep-data"]);
     finished
         .assert_code(0)
-        .assert_prints("of queries in all, plus loading")
+        .assert_prints("of queries with inserts at ")
+        .assert_prints(" inserting ")
         .assert_prints("2 clients on 2 tables")
         .assert_prints("one after another")
         .assert_prints("other against base")
