@@ -35,7 +35,7 @@ use crate::model::{
     self, Absolute, CounterFigure, Estimate, Metric, MicrobenchmarkRows, Percentile,
     RelativePercentile, Report, Row, Verdict,
 };
-use crate::words::reported;
+use crate::words::in_effect;
 
 /// Share of its CPUs above which a server or a client counts as the bottleneck.
 const LIMIT: f64 = 0.9;
@@ -143,16 +143,12 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
 }
 
 /// The candidates, with the settings that their servers reported differently from the baseline's among
-/// the configuration differences.
+/// the configuration differences, the most relevant first.
 fn with_reported_differences(mut records: Vec<CandidateRecord>) -> Vec<CandidateRecord> {
     let baseline = records.iter().find(|one| one.role == Role::Baseline).cloned();
     if let Some(baseline) = baseline {
         for candidate in records.iter_mut().filter(|one| one.role == Role::Candidate) {
-            let differing: Vec<String> = reported(candidate, &baseline)
-                .into_iter()
-                .map(|(name, value, other)| format!("{name}: {value}; the baseline: {other}"))
-                .collect();
-            candidate.config_diff.extend(differing);
+            candidate.config_diff = in_effect(candidate, &baseline);
         }
     }
     records

@@ -255,8 +255,8 @@ pub(crate) fn differs_in_effect(report: &Report, candidate: &CandidateRecord) ->
     let mut shown: Vec<String> = all.iter().take(SHOWN_IN_EFFECT).cloned().collect();
     match all.len().saturating_sub(shown.len()) {
         0 => {}
-        1 => shown.push("and 1 more setting".to_owned()),
-        rest => shown.push(format!("and {rest} more settings")),
+        1 => shown.push("and 1 more setting, listed in report.html".to_owned()),
+        rest => shown.push(format!("and {rest} more settings, listed in report.html")),
     }
     shown.extend(beside_defaults(report, candidate));
     shown
@@ -415,19 +415,117 @@ pub(crate) fn reported<'a>(
         && (is_existing_server(candidate)
             || is_existing_server(baseline)
             || candidate.in_force.defaults != baseline.in_force.defaults);
+    if comparable { reported_differently(candidate, baseline) } else { Vec::new() }
+}
+
+fn reported_differently<'a>(
+    candidate: &'a CandidateRecord,
+    baseline: &'a CandidateRecord,
+) -> Vec<(&'a str, &'a str, &'a str)> {
     let of_baseline = |name: &str| {
         let mut all = baseline.server_settings.iter();
         all.find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     };
-    candidate
-        .server_settings
-        .iter()
-        .filter(|_| comparable)
-        .filter_map(|(name, value)| {
-            let other = of_baseline(name)?;
-            (other != value).then_some((name.as_str(), value.as_str(), other))
-        })
-        .collect()
+    let differing = candidate.server_settings.iter().filter_map(|(name, value)| {
+        let other = of_baseline(name)?;
+        (other != value).then_some((name.as_str(), value.as_str(), other))
+    });
+    differing.collect()
+}
+
+/// What a release reports of itself and not of its settings.
+const OF_RELEASE: [&str; 9] = [
+    "CC",
+    "CFLAGS",
+    "CONFIGURE",
+    "LDFLAGS",
+    "build",
+    "have_ssl",
+    "innodb_version",
+    "rocksdb_git_hash",
+    "server_version_num",
+];
+
+/// Settings of private servers of two releases that neither candidate sets, and whose defaults differ: name, value and
+/// the baseline's value.
+fn defaults_of_releases<'a>(
+    candidate: &'a CandidateRecord,
+    baseline: &'a CandidateRecord,
+) -> Vec<(&'a str, &'a str, &'a str)> {
+    let both = [candidate, baseline];
+    let are_releases = candidate.system == baseline.system
+        && candidate.version != baseline.version
+        && candidate.in_force.defaults == baseline.in_force.defaults
+        && !both.into_iter().any(is_existing_server);
+    if !are_releases {
+        return Vec::new();
+    }
+    let is_set = |name: &str| {
+        both.iter().any(|one| one.configuration.iter().any(|(label, _)| label == name))
+    };
+    let mut all = reported_differently(candidate, baseline);
+    all.retain(|(name, ..)| {
+        !is_set(name) && !name.starts_with("version") && !OF_RELEASE.contains(name)
+    });
+    all
+}
+
+/// Settings that affect speed most often, those with the largest effects first. Others follow in their order.
+const RELEVANT: [&str; 38] = [
+    "durability of a commit",
+    "statements",
+    "connection",
+    "encryption",
+    "protection against torn pages",
+    "checksums of pages",
+    "isolation",
+    "innodb_flush_log_at_trx_commit",
+    "sync_binlog",
+    "log_bin",
+    "fsync",
+    "synchronous_commit",
+    "innodb_doublewrite",
+    "full_page_writes",
+    "innodb_buffer_pool_size",
+    "shared_buffers",
+    "rocksdb_block_cache_size",
+    "innodb_flush_method",
+    "innodb_change_buffering",
+    "innodb_adaptive_hash_index",
+    "innodb_redo_log_capacity",
+    "innodb_log_file_size",
+    "max_wal_size",
+    "innodb_io_capacity",
+    "innodb_use_native_aio",
+    "innodb_linux_aio",
+    "io_method",
+    "innodb_purge_threads",
+    "query_cache_type",
+    "performance_schema",
+    "jit",
+    "thread_handling",
+    "wal_compression",
+    "huge_pages",
+    "character set",
+    "character_set_server",
+    "collation_server",
+    "optimizer_switch",
+];
+
+/// The settings whose effective values differ from the baseline's, the most relevant first: those that are known from the
+/// experiment, and those that servers reported.
+pub(crate) fn in_effect(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<String> {
+    let reported = [reported(candidate, baseline), defaults_of_releases(candidate, baseline)];
+    let text = |(name, value, other): (&str, &str, &str)| {
+        format!("{name}: {value}; the baseline: {other}")
+    };
+    let mut all = candidate.config_diff.clone();
+    all.extend(reported.into_iter().flatten().map(text));
+    all.sort_by_key(|difference| {
+        let name = difference.split(':').next().unwrap_or_default();
+        RELEVANT.iter().position(|relevant| *relevant == name).unwrap_or(RELEVANT.len())
+    });
+    all
 }
 
 #[cfg(test)]
@@ -578,6 +676,42 @@ mod tests {
         let mut other = private.clone();
         other.server_settings = sample::pairs(&[("innodb_doublewrite", "ON")]);
         assert_eq!(reported(&other, &private), [], "two private servers");
+    }
+
+    #[test]
+    fn defaults_of_releases_differ_in_effect_the_most_relevant_first() {
+        let release = |version: &str, settings: &[(&str, &str)]| {
+            let mut one = with(&[("innodb_buffer_pool_size", "1G")]);
+            one.version = version.to_owned();
+            one.server_settings = sample::pairs(settings);
+            one
+        };
+        let old = [
+            ("sort_buffer_size", "1"),
+            ("innodb_buffer_pool_size", "1073741824"),
+            ("innodb_change_buffering", "all"),
+            ("innodb_version", "10"),
+            ("only_there", "1"),
+        ];
+        let new = [
+            ("sort_buffer_size", "2"),
+            ("innodb_buffer_pool_size", "1G"),
+            ("innodb_change_buffering", "none"),
+            ("innodb_version", "11"),
+        ];
+        let baseline = release("10.11", &old);
+        let mut own = release("11.8", &new);
+        own.config_diff = vec!["character set: utf8mb4; the baseline: latin1".to_owned()];
+        assert_eq!(
+            in_effect(&own, &baseline),
+            [
+                "innodb_change_buffering: none; the baseline: all",
+                "character set: utf8mb4; the baseline: latin1",
+                "sort_buffer_size: 2; the baseline: 1",
+            ]
+        );
+        own.version.clone_from(&baseline.version);
+        assert_eq!(in_effect(&own, &baseline), own.config_diff, "one release");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, InForceRecord, OriginRecord, ReleaseRecord, Role,
     Warning,
 };
-use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_spec::experiment::{Candidate, Experiment, PrivateServer, System};
 use dbdyno_types::server::{ServerSystem, SettingDefaults};
 
 use crate::candidates::{Deployment, ResolvedCandidate, auditing};
@@ -123,13 +123,32 @@ fn of_build(build: &Build, audit: Option<AuditRecord>) -> BuildRecord {
 const LISTED: usize = 5;
 
 /// Whether the reported settings of the servers are stored: if the experiment does not tell those of one, an
-/// existing server or one with its own defaults. They are then compared with those of the others, too.
+/// existing server or one with its own defaults, or if there are programs of one system whose defaults may differ. They
+/// are then compared with those of the others, too.
 pub(crate) fn with_settings(experiment: &Experiment) -> bool {
-    experiment.candidates.iter().any(|one| match &one.system {
-        System::Existing(_) => true,
-        System::Private(server) => server.defaults == SettingDefaults::Server,
-        System::Sqlite { .. } => false,
-    })
+    let is_known = |one: &Candidate| match &one.system {
+        System::Existing(_) => false,
+        System::Private(server) => server.defaults == SettingDefaults::Dbdyno,
+        System::Sqlite { .. } => true,
+    };
+    let servers: Vec<&PrivateServer> = experiment
+        .candidates
+        .iter()
+        .filter_map(|one| match &one.system {
+            System::Private(server) => Some(server),
+            _ => None,
+        })
+        .collect();
+    let has_other = |one: &&PrivateServer| servers.iter().any(|other| is_other_program(one, other));
+    !experiment.candidates.iter().all(is_known) || servers.iter().any(has_other)
+}
+
+fn is_other_program(one: &PrivateServer, other: &PrivateServer) -> bool {
+    let source = |of: &PrivateServer| of.build.as_ref().map(|build| build.source.clone());
+    one.system == other.system
+        && (one.program != other.program
+            || one.release != other.release
+            || source(one) != source(other))
 }
 
 /// Adds the version and the settings that a system reports to its record. What is known already stays;
@@ -227,6 +246,25 @@ mod tests {
             "the server of production changed since the run began: version 15.1 → 15.2, fsync on → off"
         );
         assert_eq!((record.version.as_str(), &record.server_settings), ("15.1", &first));
+    }
+
+    #[test]
+    fn settings_are_stored_if_they_are_not_those_of_one_program() {
+        let stored = |second: &str| {
+            let text = format!(
+                "name = \"test\"\nbaseline = \"a\"\n\
+                 [[candidate]]\nname = \"a\"\nsystem = \"mysql\"\nrelease = {{ debian = \"sid\" }}\n\
+                 [[candidate]]\nname = \"b\"\n{second}\n"
+            );
+            let experiment =
+                dbdyno_spec::parse("test.toml", &text).unwrap_or_else(|p| panic!("{p}"));
+            with_settings(&experiment)
+        };
+        let same = "system = \"mysql\"\nrelease = { debian = \"sid\" }";
+        assert!(!stored(same));
+        assert!(stored("system = \"mysql\""), "another program");
+        assert!(stored(&format!("{same}\ndefaults = \"server\"")));
+        assert!(!stored("system = \"postgresql\""), "not comparable");
     }
 
     #[test]
