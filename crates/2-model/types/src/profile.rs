@@ -172,6 +172,9 @@ pub struct Waits {
     pub functions: Vec<Function>,
     pub slices: Vec<SliceWaits>,
     pub stacks: Vec<WaitStack>,
-    /// Switches that were lost because a buffer was full.
+    /// Records of switches that were lost because a buffer was full.
     pub lost: u64,
+    /// Records of switches of all threads that were not lost; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
 }

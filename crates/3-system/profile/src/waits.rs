@@ -98,6 +98,8 @@ impl WaitSampler {
                 let all = switches.drain(pids, &collector.kernel, kinds, &mut events);
                 switches.drain_stacks(pids, &mut events, |sample| keep(collector.frames(sample)));
                 waits.lost += std::mem::take(&mut switches.lost);
+                let records = std::mem::take(&mut switches.records);
+                waits.records = Some(waits.records.unwrap_or_default() + records);
                 if waits.slices.is_empty() && slice.wall > Nanos::ZERO {
                     switches.adapt(all as f64 / slice.wall.as_secs_f64())?;
                 }
@@ -298,6 +300,7 @@ mod tests {
         let slice = SliceWaits { clients: 3, wall, ..SliceWaits::default() };
         sampler.add(&own, slice, started, Some(&threads)).unwrap();
         let waits = sampler.take();
+        assert!(waits.records.is_none_or(|records| records > 0), "{waits:?}");
         if waits.lost > 0 {
             return dbdyno_fuzz::skip("records of switches were lost: the machine is too busy");
         }

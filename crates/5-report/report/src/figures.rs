@@ -2,7 +2,7 @@
 
 use dbdyno_stats::Direction;
 use dbdyno_text::decimals;
-use dbdyno_units::{Ratio, Share, grouped};
+use dbdyno_units::{Nanos, Ratio, Share, grouped};
 
 use crate::model::{Absolute, CounterFigure, Estimate, Metric, Percentile, Row};
 use crate::sections::Output;
@@ -101,6 +101,11 @@ pub(crate) fn micros(micros: f64) -> String {
         ..1000.0 => format!("{micros:.1}"),
         _ => grouped(micros.round() as u64),
     }
+}
+
+/// Microseconds as a time with its unit: `5.31 µs`, `11.4 ms`.
+pub(crate) fn duration(micros: f64) -> String {
+    if micros > 0.0 { Nanos::from_secs_f64(micros / 1e6).to_string() } else { "0".to_owned() }
 }
 
 /// Microseconds in four or five characters: `0.046`, `5.31`, `36.9`.

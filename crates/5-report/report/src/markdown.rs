@@ -36,7 +36,7 @@ pub fn render(report: &Report) -> String {
         sections.push(engine_counters(report, output));
         sections.push(plans(report));
         sections.push(profile::summary(report, output));
-        sections.push(waits(report, None, output));
+        sections.push(waits(report, None));
     }
     let mut last = Section::new("notes", "");
     let notes = notes(report, output);

@@ -346,6 +346,9 @@ pub struct WaitsDifference {
     pub in_intervals: Option<String>,
     /// Records of switches that were lost.
     pub lost: u64,
+    /// Those that were not; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
     /// CPU time per query while waits were recorded, relative to that of measured slices, of the candidate and the
     /// baseline.
     pub cost: [Option<Ratio>; 2],

@@ -98,7 +98,7 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         sections.push(engine_counters(report, Output::Terminal));
         sections.push(plans::plans(report));
         sections.push(profile::summary(report, Output::Terminal));
-        sections.push(waits::waits(report, None, Output::Terminal));
+        sections.push(waits::waits(report, None));
     }
     if !by_series {
         sections.push(summaries(report, Metric::Qps, grouping, Output::Terminal));
@@ -141,7 +141,7 @@ pub fn why(
     let mut sections = profile::why(report, candidate, microbenchmark, options.details);
     let mut of_waits = report.clone();
     of_waits.microbenchmarks.retain(|one| microbenchmark.is_none_or(|name| one.name == name));
-    let of_waits = waits::waits(&of_waits, candidate, Output::Terminal);
+    let of_waits = waits::waits(&of_waits, candidate);
     if !of_waits.blocks.is_empty() {
         sections.push(of_waits);
     }

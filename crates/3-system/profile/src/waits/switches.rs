@@ -43,8 +43,9 @@ pub(super) struct Switches {
     period: u64,
     /// By address of a function of the kernel.
     kinds: HashMap<u64, Option<WaitKind>>,
-    /// Records that were lost because a buffer was full.
+    /// Records that were lost because a buffer was full, and all others.
     pub lost: u64,
+    pub records: u64,
 }
 
 /// A record of a switch: `next_prev_pid`, `next_prev_tid` and, of the thread that is switched, `pid`, `tid`, `time`.
@@ -79,7 +80,8 @@ impl Switches {
         })?;
         let period = PERIODS[PERIODS.len() - 1];
         let stacks = with_stacks(cpus, period)?;
-        Ok(Self { cpus: cpus.to_owned(), all, stacks, period, kinds: HashMap::new(), lost: 0 })
+        let (kinds, cpus) = (HashMap::new(), cpus.to_owned());
+        Ok(Self { cpus, all, stacks, period, kinds, lost: 0, records: 0 })
     }
 
     pub fn enable(&mut self) -> Result<(), ProfileError> {
@@ -100,7 +102,7 @@ impl Switches {
         table: &Kinds,
         events: &mut Vec<Event>,
     ) -> u64 {
-        let Self { all, kinds, lost, .. } = self;
+        let Self { all, kinds, lost, records, .. } = self;
         let mut of_address = |address: &u64| {
             let kind = || kernel.name(*address).and_then(|name| table.of(true, name));
             *kinds.entry(*address).or_insert_with(kind)
@@ -109,6 +111,7 @@ impl Switches {
         for ring in all {
             let mut kind = WaitKind::Other;
             while let Some(record) = ring.next_record() {
+                *records += 1;
                 if record.ty() == SWITCH {
                     let Some(switch) = Switch::parse(record.misc(), &record.to_contiguous()) else {
                         continue;
@@ -127,7 +130,10 @@ impl Switches {
                     continue;
                 }
                 match record.parse_record() {
-                    Ok(Record::Lost(one)) => *lost = lost.saturating_add(one.lost),
+                    Ok(Record::Lost(one)) => {
+                        *records -= 1;
+                        *lost = lost.saturating_add(one.lost);
+                    }
                     Ok(Record::Sample(sample)) => {
                         // The record of the switch comes next.
                         let is_own = sample.pid().is_some_and(|pid| pids.contains(&pid));

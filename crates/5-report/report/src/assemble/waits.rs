@@ -64,6 +64,9 @@ impl Measured {
         Some(WaitsDifference {
             in_intervals: waits().find_map(|waits| waits.in_intervals.clone()),
             lost: waits().map(|waits| waits.lost).fold(0, u64::saturating_add),
+            records: waits()
+                .map(|waits| waits.records)
+                .try_fold(0, |sum: u64, one| Some(sum.saturating_add(one?))),
             cost: [candidate, 0].map(|number| self.cost_of_waits(number)),
             parts,
             total,

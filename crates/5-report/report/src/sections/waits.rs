@@ -1,9 +1,10 @@
 //! Where the time per query goes: CPU time and waits.
 
-use dbdyno_text::{Cell, Column, Csv, Row, Style, Table, Text, Tone, cut};
+use dbdyno_text::{Cell, Column, Csv, Row, Style, Table, Text, Tone};
+use dbdyno_units::{Share, grouped};
 
-use super::{Block, Output, Section, by_microbenchmark};
-use crate::figures::{compact, micros, number, ratio};
+use super::{Block, Section, by_microbenchmark};
+use crate::figures::{duration, number, percent, ratio};
 use crate::model::Row as Compared;
 use crate::model::{Absolute, MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
 
@@ -15,7 +16,7 @@ const LONGEST_IN_TABLE: usize = 44;
 /// Parts that do not depend on the server alone.
 const NOT_OF_SERVER: [&str; 2] = ["client", "not recorded"];
 
-pub(crate) const KEY: &str = "waits: time per query in µs (clients × wall time / statements) of the threads that execute \
+pub(crate) const KEY: &str = "waits: time per query (clients × wall time / statements) of the threads that execute \
      statements, in slices of their own, in which each switch was recorded: rows add up. Run queue: it could run, but had no \
      CPU. Lock: mutexes, condition variables, semaphores, so also what other threads do for it. Client: until the next \
      statement arrives, with the client's own work and the way there and back. Not recorded: what no switch explains. \
@@ -23,24 +24,21 @@ pub(crate) const KEY: &str = "waits: time per query in µs (clients × wall time
      differ. + less, - more time than the baseline, ~ not certain.";
 
 /// The tables of all microbenchmarks with recorded waits, of one candidate if it is named, and what they mean.
-pub(crate) fn waits(report: &Report, candidate: Option<&str>, output: Output) -> Section {
+pub(crate) fn waits(report: &Report, candidate: Option<&str>) -> Section {
     by_microbenchmark(report, "waits", ("where the time per query goes", KEY), |member| {
         let rows = member.rows.iter();
         let is_shown = |row: &&Compared| match candidate {
             Some(name) => row.candidate == name,
             None => row.role != Role::Control,
         };
-        rows.filter(is_shown)
-            .flat_map(|row| blocks(report, member, row, output))
-            .collect::<Vec<Block>>()
+        rows.filter(is_shown).flat_map(|row| blocks(report, member, row)).collect::<Vec<Block>>()
     })
 }
 
 /// The tables of a microbenchmark on the page.
 pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) -> Vec<Block> {
     let rows = member.rows.iter().filter(|row| row.role != Role::Control);
-    let mut all: Vec<Block> =
-        rows.flat_map(|row| blocks(report, member, row, Output::Page)).collect();
+    let mut all: Vec<Block> = rows.flat_map(|row| blocks(report, member, row)).collect();
     if !all.is_empty() {
         all.push(Text::new(KEY).style(Style::Dim).into());
     }
@@ -48,26 +46,20 @@ pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) ->
 }
 
 /// What a candidate's time per query is in words and tables.
-fn blocks(
-    report: &Report,
-    member: &MicrobenchmarkRows,
-    row: &Compared,
-    output: Output,
-) -> Vec<Block> {
+fn blocks(report: &Report, member: &MicrobenchmarkRows, row: &Compared) -> Vec<Block> {
     let mut sentences = sentences(report, member, row).into_iter();
     let Some(first) = sentences.next() else { return Vec::new() };
-    let tables = tables(report, row, output).into_iter().map(Block::Table);
+    let tables = tables(report, row).into_iter().map(Block::Table);
     let others = sentences.map(|sentence| Text::new(sentence).style(Style::Dim).into());
     [Text::default().strong(first).into()].into_iter().chain(tables).chain(others).collect()
 }
 
-fn tables(report: &Report, row: &Compared, output: Output) -> Vec<Table> {
+fn tables(report: &Report, row: &Compared) -> Vec<Table> {
     let Some(waits) = &row.waits else { return Vec::new() };
     let WaitsDifference { parts, total, background, stacks, in_intervals, .. } = waits;
-    let write = if output == Output::Terminal { compact } else { micros };
     let new = |title: &str| {
         let numbers = [report.baseline.as_str(), row.candidate.as_str(), "difference"];
-        let numbers = numbers.map(|title| Column::number(cut(title, 14)));
+        let numbers = numbers.map(Column::number);
         let name = Column::name(title).most(LONGEST_IN_TABLE);
         Table::new([name].into_iter().chain(numbers))
             .class("facts operations")
@@ -75,8 +67,9 @@ fn tables(report: &Report, row: &Compared, output: Output) -> Vec<Table> {
     };
     let cells = |one: &WaitRow| {
         // What is not recorded may be a little less than nothing.
-        let [base, own] = [one.baseline_us, one.us].map(|value| Cell::text(write(value.max(0.0))));
-        Row::new([Cell::text(&one.name), base, own, difference(one, write)])
+        let [base, own] =
+            [one.baseline_us, one.us].map(|value| Cell::text(duration(value.max(0.0))));
+        Row::new([Cell::text(&one.name), base, own, difference(one)])
     };
     let mut table = new("CPU and waits");
     if in_intervals.is_some() {
@@ -94,8 +87,8 @@ fn tables(report: &Report, row: &Compared, output: Output) -> Vec<Table> {
     tables
 }
 
-fn difference(one: &WaitRow, write: fn(f64) -> String) -> Cell {
-    let cell = Cell::text(signed(one, write));
+fn difference(one: &WaitRow) -> Cell {
+    let cell = Cell::text(signed(one));
     if NOT_OF_SERVER.contains(&one.name.as_str()) {
         return cell;
     }
@@ -107,10 +100,10 @@ fn difference(one: &WaitRow, write: fn(f64) -> String) -> Cell {
     cell.verdict(tone, if one.is_certain() { "certain" } else { "not certain" })
 }
 
-fn signed(one: &WaitRow, write: fn(f64) -> String) -> String {
+fn signed(one: &WaitRow) -> String {
     let sign = if one.difference() < 0.0 { "−" } else { "+" };
-    let interval = one.half_width_us.map(|half| format!(" ±{}", write(half)));
-    format!("{sign}{}{}", write(one.difference().abs()), interval.unwrap_or_default())
+    let interval = one.half_width_us.map(|half| format!(" ±{}", duration(half)));
+    format!("{sign}{}{}", duration(one.difference().abs()), interval.unwrap_or_default())
 }
 
 /// What a candidate's time per query is and where the difference is, in sentences.
@@ -118,15 +111,14 @@ fn sentences(report: &Report, member: &MicrobenchmarkRows, row: &Compared) -> Ve
     let Some(waits) = &row.waits else { return Vec::new() };
     let WaitsDifference { total, cost, .. } = waits;
     let mut sentences = vec![format!(
-        "while it was recorded, a query took {} µs with {} and {} µs with {}",
-        compact(total.us),
+        "while it was recorded, a query took {} with {} and {} with {}",
+        duration(total.us),
         row.candidate,
-        compact(total.baseline_us),
+        duration(total.baseline_us),
         report.baseline
     )];
     let certain = waits.parts.iter().filter(|one| one.is_certain());
-    let certain: Vec<String> =
-        certain.map(|one| format!("{} {} µs", one.name, signed(one, compact))).collect();
+    let certain: Vec<String> = certain.map(|one| format!("{} {}", one.name, signed(one))).collect();
     sentences.push(match certain.is_empty() {
         true => "no difference of CPU time and waits is certain".to_owned(),
         false => format!("CPU and waits: {}", certain.join(", ")),
@@ -138,12 +130,7 @@ fn sentences(report: &Report, member: &MicrobenchmarkRows, row: &Compared) -> Ve
         cost[1],
         measured(member, row)
     ));
-    if waits.lost > 0 {
-        sentences.push(format!(
-            "{} records of switches were lost: what they are about is not recorded",
-            waits.lost
-        ));
-    }
+    sentences.extend(lost(waits));
     let reason = waits.in_intervals.iter();
     sentences.extend(reason.map(|why| {
         format!("waits are estimated from a look at all threads every 10 ms, not recorded: {why}")
@@ -151,12 +138,28 @@ fn sentences(report: &Report, member: &MicrobenchmarkRows, row: &Compared) -> Ve
     sentences
 }
 
+/// Which share of the records of switches was lost.
+fn lost(waits: &WaitsDifference) -> Option<String> {
+    let of = waits.records.map(|records| {
+        let all = records.saturating_add(waits.lost);
+        let share = Share::from_fraction(waits.lost as f64 / all.max(1) as f64);
+        (format!(" of {}", grouped(all)), format!(" ({})", percent(share)))
+    });
+    let (of, share) = of.unwrap_or_default();
+    (waits.lost > 0).then(|| {
+        let lost = grouped(waits.lost);
+        format!(
+            "{lost}{of} records of switches were lost{share}: what they are about is not recorded"
+        )
+    })
+}
+
 /// The time per query in slices in which nothing was recorded.
 fn measured(member: &MicrobenchmarkRows, row: &Compared) -> String {
     let time = |one: &Absolute| Some(1e6 * f64::from(member.clients) / one.qps?.per_second());
     match [&row.absolute, &member.baseline].map(time) {
         [Some(own), Some(base)] if member.throughput_unit == "statements/s" => {
-            format!(", in which a query took {} and {} µs", compact(own), compact(base))
+            format!(", in which a query took {} and {}", duration(own), duration(base))
         }
         _ => String::new(),
     }
@@ -202,12 +205,39 @@ mod tests {
             baseline_us: 9.0,
             half_width_us,
         };
-        let cell = |name: &str, half| difference(&row(name, half), compact);
-        assert_eq!(cell("lock", Some(1.5)).text, "−5.00 ±1.50");
+        let cell = |name: &str, half| difference(&row(name, half));
+        assert_eq!(cell("lock", Some(1.5)).text, "−5 µs ±1.5 µs");
         assert_eq!(cell("lock", Some(1.5)).verdict, Some((Tone::Better, "certain")));
         assert_eq!(cell("lock", Some(6.0)).verdict, Some((Tone::Noise, "not certain")));
-        assert_eq!(cell("lock", None).text, "−5.00");
+        assert_eq!(cell("lock", None).text, "−5 µs");
         assert_eq!(cell("lock", None).verdict, Some((Tone::Noise, "not certain")));
         assert_eq!(cell("client", Some(1.5)).verdict, None);
+        let long = WaitRow { us: 11_400.0, baseline_us: 0.0, ..row("lock", None) };
+        assert_eq!(difference(&long).text, "+11.4 ms");
+    }
+
+    #[test]
+    fn lost_records_are_told_with_their_share() {
+        let of = |records| {
+            let total =
+                WaitRow { us: 1.0, baseline_us: 1.0, half_width_us: None, name: String::new() };
+            let mut waits = WaitsDifference {
+                in_intervals: None,
+                lost: 12,
+                records,
+                cost: [None; 2],
+                parts: Vec::new(),
+                total,
+                background: Vec::new(),
+                stacks: Vec::new(),
+            };
+            let text = lost(&waits).unwrap();
+            waits.lost = 0;
+            assert_eq!(lost(&waits), None);
+            text
+        };
+        let text = of(Some(3_444));
+        assert!(text.starts_with("12 of 3,456 records of switches were lost (0.3%): "), "{text}");
+        assert!(of(None).starts_with("12 records of switches were lost: "), "an older run");
     }
 }
