@@ -11,7 +11,8 @@ use crate::directory::RunDirectory;
 use crate::error::{ResultsError, database_error};
 use crate::records::{
     CandidateRecord, ExtensionRecord, FailureKind, FailureRecord, MicrobenchmarkRecord,
-    OptimizationRecord, SessionRecord, StateSnapshotRecord, StoredExperiment, setting,
+    OptimizationRecord, SessionRecord, StateSnapshotRecord, StoredExperiment, StoredProfiling,
+    setting,
 };
 use crate::schema::{EXTENSION, MAY_HAVE_SCHEMAS};
 use crate::{checksum, directory, identity, untrusted};
@@ -90,10 +91,9 @@ impl RunReader {
         self.experiment().ok().map(|stored: StoredExperiment| stored.schedule.restarts)
     }
 
-    /// The user's rules for layers of profiles; `None` without any.
-    pub fn layer_rules(&self) -> Option<String> {
-        let stored: StoredExperiment = self.experiment().ok()?;
-        Some(stored.profile?.layers?.rules)
+    /// How stacks were to be sampled; `None` if they were not.
+    pub fn profiling(&self) -> Option<StoredProfiling> {
+        self.experiment().ok().and_then(|stored: StoredExperiment| stored.profile)
     }
 
     pub fn settings(&self) -> Result<Vec<(String, String)>, ResultsError> {

@@ -95,6 +95,9 @@ pub struct StoredExperiment {
 /// The parts of the stored section of profiles that reports need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct StoredProfiling {
+    /// CPU time of each candidate and microbenchmark that is to be sampled.
+    #[serde(default)]
+    pub time: Option<Nanos>,
     #[serde(default)]
     pub layers: Option<StoredLayers>,
 }

@@ -223,7 +223,7 @@ const fn counts() -> bool {
 /// Sampling of stacks in slices after those that are measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profiling {
-    /// Time for each candidate and microbenchmark, over all starts.
+    /// CPU time that is sampled of each candidate and microbenchmark, over all starts.
     pub time: Nanos,
     /// Whether the instructions that functions execute are counted after that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -20,7 +20,7 @@ use absolute::{
 };
 use dbdyno_results::{
     CandidateRecord, EngineCountsRecord, FailureRecord, MicrobenchmarkRecord, ProfileRecord,
-    ResultsError, Role, RunReader, SliceRecord, StatementRecord, WaitsRecord,
+    ResultsError, Role, RunReader, SliceRecord, StatementRecord, StoredProfiling, WaitsRecord,
 };
 use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Pairing, Point, ResponseTimes, median, paired_ratios,
@@ -72,7 +72,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let one = Measured { order, statements, engine_counts, plans, ..one };
             let waits = run.waits(id)?;
             let mut one = Measured { profiles, executed, waits, ..one };
-            one.layer_rules = run.layer_rules();
+            one.profiling = run.profiling();
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.slices.iter_mut().for_each(|slice| slice.latencies = Latencies::default());
@@ -208,8 +208,7 @@ struct Measured {
     profiles: Vec<ProfileRecord>,
     /// With the candidate's number and that of the start.
     executed: Vec<(u32, u32, Executed)>,
-    /// The user's rules for layers of profiles.
-    layer_rules: Option<String>,
+    profiling: Option<StoredProfiling>,
     waits: Vec<WaitsRecord>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
@@ -280,7 +279,7 @@ impl Measured {
             plans: Vec::new(),
             profiles: Vec::new(),
             executed: Vec::new(),
-            layer_rules: None,
+            profiling: None,
             waits: Vec::new(),
             own,
             relative: Vec::new(),

@@ -15,7 +15,7 @@ use dbdyno_profile::{Layers, Titles};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role};
 use dbdyno_stats::{false_discovery_level, median};
 use dbdyno_types::profile::{Frame, Function, Profile};
-use dbdyno_units::{Ratio, Share};
+use dbdyno_units::{Nanos, Ratio, Share};
 
 use super::Measured;
 use crate::model::{LeastCertain, ProfileDifference, ProfileRow, Stacks};
@@ -95,6 +95,8 @@ impl Measured {
         let mut found = difference(&starts, &layers, &titles, control);
         found.instructions = self.instructions(candidate, &titles);
         found.cost = [candidate, 0].map(|number| self.cost(number));
+        found.sampled_cpu = [candidate, 0].map(|number| self.sampled_cpu(number));
+        found.asked_cpu = self.profiling.as_ref().and_then(|one| one.time);
         let [us, baseline_us] = found.total_us;
         found.interval_us = self.relative[candidate].cpu.map(|ratio| {
             let end =
@@ -128,8 +130,8 @@ impl Measured {
 
     /// The rules for layers of a system, the user's first. Those of a damaged run are left out.
     fn layers_of(&self, system: &str) -> Layers {
-        let rules = self.layer_rules.as_deref();
-        let own = rules.and_then(|rules| Layers::with_own(rules, system).ok());
+        let rules = self.profiling.as_ref().and_then(|one| one.layers.as_ref());
+        let own = rules.and_then(|layers| Layers::with_own(&layers.rules, system).ok());
         own.unwrap_or_else(|| Layers::of(system))
     }
 
@@ -151,6 +153,12 @@ impl Measured {
             statements += count;
         }
         (statements > 0.0).then(|| sum / statements)
+    }
+
+    /// The CPU time in slices that were sampled. Those of a damaged run may be too long to be added up.
+    fn sampled_cpu(&self, candidate: usize) -> Nanos {
+        let nanos = self.records(candidate).map(|record| record.cpu.as_nanos());
+        Nanos::from_nanos(nanos.fold(0, u64::saturating_add))
     }
 
     /// The CPU time per query in slices that were sampled relative to that in others.
@@ -213,6 +221,8 @@ pub(crate) fn difference(
         samples,
         cut: Share::from_fraction(cut as f64 / samples.iter().sum::<u64>().max(1) as f64),
         cost: [None; 2],
+        sampled_cpu: [Nanos::ZERO; 2],
+        asked_cpu: None,
         layers,
         functions,
         with_callees,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dbdyno_units::{Ratio, Share};
+use dbdyno_units::{Nanos, Ratio, Share};
 use serde::Serialize;
 
 /// Arrays of two are of the candidate and the baseline. Times are CPU time per query in µs.
@@ -17,6 +17,10 @@ pub struct ProfileDifference {
     pub cut: Share,
     /// CPU time per query while stacks were sampled, relative to that of measured slices.
     pub cost: [Option<Ratio>; 2],
+    /// CPU time in slices that were sampled, in ns.
+    pub sampled_cpu: [Nanos; 2],
+    /// CPU time of each that was to be sampled, in ns; `None` if it is unknown.
+    pub asked_cpu: Option<Nanos>,
     /// All layers, the largest difference first. They add up to the total, as functions do.
     pub layers: Vec<ProfileRow>,
     /// The functions that something was sampled in, without what they call, the largest difference first.

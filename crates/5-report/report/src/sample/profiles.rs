@@ -2,7 +2,7 @@
 
 use dbdyno_profile::{Layers, Titles};
 use dbdyno_types::profile::{Function, Profile, Stack};
-use dbdyno_units::Ratio;
+use dbdyno_units::{Nanos, Ratio};
 
 use super::{Draw, servers_of};
 use crate::assemble::profile::{Sampled, difference};
@@ -42,6 +42,8 @@ fn add_profiles(member: &mut MicrobenchmarkRows, draw: &mut Draw) {
             .collect();
         let mut found = difference(&starts, &layers, &titles, control.as_ref());
         found.cost = [Some(Ratio::new(1.024)), Some(Ratio::new(1.019))];
+        found.sampled_cpu = [Nanos::from_millis(4_016), Nanos::from_millis(2_290)];
+        found.asked_cpu = Some(Nanos::from_secs(4));
         let half = 0.01 * baseline_us;
         found.interval_us = Some([us - baseline_us - half, us - baseline_us + half]);
         if row.role == Role::Control {

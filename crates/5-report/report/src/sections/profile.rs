@@ -24,6 +24,9 @@ const LEAST_DIFFERENCE: f64 = 0.01;
 /// Functions with this share of the CPU time of a candidate, with what they call, explain nothing.
 const EVERYTHING: f64 = 0.9;
 
+/// Share of the CPU time that was to be sampled from which on it was sampled.
+const ENOUGH_SAMPLED: f64 = 0.95;
+
 /// So many functions are shown where none certainly differs.
 const UNCERTAIN: usize = 3;
 
@@ -416,6 +419,7 @@ impl Explained<'_> {
             ("control", self.control()),
             ("precision", Some(self.precision())),
             ("samples", Some(self.samples())),
+            ("sampled time", self.sampled_time()),
             ("background", self.background()),
         ];
         let known = notes.into_iter().filter_map(|(label, text)| Some(Fact::new(label, text?)));
@@ -520,6 +524,29 @@ impl Explained<'_> {
                  and not sampled",
                 self.row.candidate, self.report.baseline
             )
+        })
+    }
+
+    /// The CPU time that was sampled, what was asked for, and what to do if it is less; `None` if it is unknown.
+    fn sampled_time(&self) -> Option<String> {
+        let ProfileDifference { sampled_cpu: [own, base], asked_cpu, .. } = *self.profile;
+        let asked = asked_cpu?;
+        let (candidate, baseline) = (&self.row.candidate, &self.report.baseline);
+        let text = format!(
+            "{own} CPU time of {candidate} and {base} of {baseline}; {asked} of each were asked for"
+        );
+        let least = ENOUGH_SAMPLED * asked.as_secs_f64();
+        let short = [(own, candidate), (base, baseline)]
+            .map(|(time, name)| (time.as_secs_f64() < least).then_some(name.as_str()));
+        let names: Vec<&str> = short.into_iter().flatten().collect();
+        Some(match names.is_empty() {
+            true => text,
+            false => format!(
+                "{text}. {} used less CPU time than that in the sampled slices, because servers that wait \
+                 use none, so that only larger differences are certain: set a longer `time` in [profile], \
+                 or measure with more clients",
+                names.join(" and ")
+            ),
         })
     }
 

@@ -13,7 +13,7 @@ use super::{MicrobenchmarkRun, NumberedCase};
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
 use crate::instance::{Instance, SliceError, running};
-use crate::plan::cases::{pace, profile_times, profiled_blocks, slice_length};
+use crate::plan::cases::{ProfiledBlocks, pace, profile_times, slice_length};
 use crate::record::Recorder;
 use crate::session::progress::RunEvent;
 
@@ -72,7 +72,7 @@ impl MicrobenchmarkRun<'_> {
         let experiment = self.context.experiment;
         let schedule = &experiment.schedule;
         let slice = slice_length(schedule, &case.microbenchmark);
-        if profile_times(experiment, &case.microbenchmark)[0] > REPORTED {
+        if profile_times(experiment, &case.microbenchmark)[0].least > REPORTED {
             recorder.report(RunEvent::SamplingStacks);
         }
         let plan = BlockPlan {
@@ -123,8 +123,9 @@ impl MicrobenchmarkRun<'_> {
         instances.iter().enumerate().map(takes_part).collect()
     }
 
-    /// Runs the blocks. Instances that cannot be sampled run them, too: all have the same history. Ends with the first
-    /// failure, whose instance is not sampled any more.
+    /// Runs the blocks, and more than planned until each system had its share of CPU time. Instances that cannot be
+    /// sampled run them, too: all have the same history. Ends with the first failure, whose instance is not sampled any
+    /// more.
     fn sample_blocks(
         &mut self,
         mut blocks: Schedule,
@@ -135,7 +136,7 @@ impl MicrobenchmarkRun<'_> {
         let prepare = self.prepare_request();
         let phase = self.phase("sampling stacks");
         let microbenchmark = &self.first().case.microbenchmark;
-        let wanted = profiled_blocks(self.context.experiment, microbenchmark);
+        let wanted = ProfiledBlocks::of(self.context.experiment, microbenchmark);
         let mut complete = 0;
         while let Some(mut slice) = blocks.next() {
             let number = slice.candidate;
@@ -150,8 +151,12 @@ impl MicrobenchmarkRun<'_> {
                         sums[number].cpu += cpu;
                     }
                     recorder.check_cancelled()?;
-                    complete += u32::from(blocks.is_block_complete() && !slice.warmup);
-                    if complete == wanted {
+                    if !blocks.is_block_complete() || slice.warmup {
+                        continue;
+                    }
+                    complete += 1;
+                    let of_sampled = sums.iter().zip(&*sampled).filter(|(_, sampled)| **sampled);
+                    if wanted.are_enough(complete, of_sampled.map(|(sum, _)| sum.cpu)) {
                         return Ok(());
                     }
                     continue;

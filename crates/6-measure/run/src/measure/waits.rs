@@ -8,11 +8,12 @@ use super::profile::{BLOCKS_OF_START, FIRST_PROFILED};
 use super::{MicrobenchmarkRun, NumberedCase};
 use crate::error::RunError;
 use crate::instance::{Instance, running};
-use crate::plan::cases::{pace, profiled_blocks, slice_length};
+use crate::plan::cases::{ProfiledBlocks, pace, slice_length};
 use crate::record::Recorder;
 
 impl MicrobenchmarkRun<'_> {
-    /// Records the waits of the instances that are sampled, for the same time. The first failure ends it.
+    /// Records the waits of the instances that are sampled, for the time that is planned for samples. The first failure
+    /// ends it.
     pub(super) fn record_waits(
         &mut self,
         NumberedCase { id, case }: NumberedCase<'_>,
@@ -26,7 +27,7 @@ impl MicrobenchmarkRun<'_> {
             return Ok(());
         }
         let phase = self.phase("recording waits");
-        let wanted = profiled_blocks(experiment, &case.microbenchmark);
+        let wanted = ProfiledBlocks::of(experiment, &case.microbenchmark).planned;
         let first = FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
         let plan = BlockPlan {
             seed: experiment.seed,

@@ -9,6 +9,8 @@ use dbdyno_worker::protocol::lead_in_time;
 use dbdyno_worker::schedule;
 use dbdyno_workloads::definition::{Microbenchmark, Stage};
 
+use crate::plan::elapsed::TimeRange;
+
 /// A microbenchmark with a number of clients: what is measured at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct MicrobenchmarkCase {
@@ -192,16 +194,40 @@ pub(crate) fn block_time(schedule: &Schedule, slice: Nanos, blocks: u32, instanc
 /// Blocks of a start in which stacks are sampled, at most.
 const MOST_PROFILED: u32 = 4_000;
 
-/// The number of blocks of a start in which the stacks of a microbenchmark are sampled, after one of warm-up; 0 if they
-/// are not.
-pub(crate) fn profiled_blocks(experiment: &Experiment, microbenchmark: &Microbenchmark) -> u32 {
-    let profile = experiment.profile.as_ref();
-    let Some(profiling) = profile.filter(|one| one.includes(&microbenchmark.name)) else {
-        return 0;
-    };
-    let schedule = &experiment.schedule;
-    let time = profiling.time.as_nanos() / u64::from(schedule.restarts.max(1));
-    slices_in(time, slice_length(schedule, microbenchmark)).clamp(1, MOST_PROFILED)
+/// How many times as many blocks as planned are sampled at most, because a server that often waits uses little CPU time
+/// in a slice.
+const MOST_EXTENDED: u32 = 3;
+
+/// The blocks of a start in which the stacks of a microbenchmark are sampled, after one of warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProfiledBlocks {
+    /// Enough for the CPU time of a system that never waits; 0 if the microbenchmark is not sampled.
+    pub planned: u32,
+    /// With those that are added for systems that wait.
+    pub most: u32,
+    /// CPU time of each system that is to be sampled.
+    pub cpu: Nanos,
+}
+
+impl ProfiledBlocks {
+    pub fn of(experiment: &Experiment, microbenchmark: &Microbenchmark) -> Self {
+        let profile = experiment.profile.as_ref();
+        let Some(profiling) = profile.filter(|one| one.includes(&microbenchmark.name)) else {
+            return Self::default();
+        };
+        let schedule = &experiment.schedule;
+        let time = profiling.time.as_nanos() / u64::from(schedule.restarts.max(1));
+        let slices = slices_in(time, slice_length(schedule, microbenchmark));
+        let planned = slices.clamp(1, MOST_PROFILED);
+        let most = planned.saturating_mul(MOST_EXTENDED).min(MOST_PROFILED);
+        Self { planned, most, cpu: Nanos::from_nanos(time) }
+    }
+
+    /// Whether so many complete blocks are enough, in which the systems used this CPU time.
+    pub fn are_enough(&self, complete: u32, cpu: impl IntoIterator<Item = Nanos>) -> bool {
+        let has_share = |used: Nanos| used >= self.cpu;
+        complete >= self.most || complete >= self.planned && cpu.into_iter().all(has_share)
+    }
 }
 
 /// The block of a start in which executed instructions are counted, and one before it that tells how many events take as
@@ -223,10 +249,10 @@ pub(crate) const STARTS_WITH_INSTRUCTIONS: u32 = 2;
 pub(crate) fn profile_times(
     experiment: &Experiment,
     microbenchmark: &Microbenchmark,
-) -> [Nanos; 2] {
-    let blocks = profiled_blocks(experiment, microbenchmark);
-    if blocks == 0 {
-        return [Nanos::ZERO; 2];
+) -> [TimeRange; 2] {
+    let blocks = ProfiledBlocks::of(experiment, microbenchmark);
+    if blocks.planned == 0 {
+        return [TimeRange::default(); 2];
     }
     let schedule = &experiment.schedule;
     let time = |slice: Nanos, blocks: u32| {
@@ -234,13 +260,15 @@ pub(crate) fn profile_times(
         of_instance.times(instance_count(experiment) as u64)
     };
     let wanted = |of: fn(&Profiling) -> bool| experiment.profile.as_ref().is_some_and(of);
-    let parts = 1 + u32::from(wanted(|profiling| profiling.waits));
-    let sampling = time(slice_length(schedule, microbenchmark), parts * (blocks + 1));
+    let of_waits = if wanted(|profiling| profiling.waits) { blocks.planned + 1 } else { 0 };
+    let slice = slice_length(schedule, microbenchmark);
+    let sampling = |blocks: u32| time(slice, blocks + 1 + of_waits);
     let counting = match wanted(|profiling| profiling.instructions) {
         true => time(instruction_slice(schedule, microbenchmark), INSTRUCTION_BLOCKS),
         false => Nanos::ZERO,
     };
-    [sampling, counting]
+    let sampling = TimeRange { least: sampling(blocks.planned), most: sampling(blocks.most) };
+    [sampling, TimeRange::exactly(counting)]
 }
 
 /// The position of the case that servers are trained with before case number `measured`; `None`
@@ -344,6 +372,21 @@ mod tests {
         };
         let names = |segment: Range<usize>| segment.map(name).collect();
         segments(&experiment, &all, &sets).into_iter().map(names).collect()
+    }
+
+    #[test]
+    fn more_blocks_are_sampled_until_each_system_has_its_share_of_cpu_time() {
+        let schedule = "slice = \"40ms\"\nrestarts = 2\n[profile]\ntime = \"800ms\"";
+        let workload = "microbenchmarks = [\"hot-points*\"]";
+        let experiment = experiment(workload, schedule, "system = \"mariadb\"\n");
+        let blocks = ProfiledBlocks::of(&experiment, &cases(&experiment)[0].microbenchmark);
+        let cpu = Nanos::from_millis(400);
+        assert_eq!(blocks, ProfiledBlocks { planned: 10, most: 30, cpu });
+        let enough = |complete, millis: [u64; 2]| {
+            blocks.are_enough(complete, millis.map(Nanos::from_millis))
+        };
+        assert!(!enough(9, [900, 900]) && enough(10, [900, 400]));
+        assert!(!enough(10, [900, 399]) && !enough(29, [900, 399]) && enough(30, [900, 399]));
     }
 
     #[test]

@@ -254,11 +254,12 @@ pub(crate) fn time_left(
             let time = left.time(schedule, slice_length(schedule, microbenchmark), instances);
             estimate.measuring = estimate.measuring + times(time, relative(index));
             let [sampling, counting] = profile_times(experiment, microbenchmark);
-            let profiling = |starts: u32| {
+            let profiling = |starts: u32, of: fn(TimeRange) -> Nanos| {
                 let counted = starts.min(STARTS_WITH_INSTRUCTIONS);
-                sampling.times(u64::from(starts)) + counting.times(u64::from(counted))
+                of(sampling).times(u64::from(starts)) + of(counting).times(u64::from(counted))
             };
-            let (least, most) = (profiling(left.starts.0), profiling(left.starts.1));
+            let least = profiling(left.starts.0, |time| time.least);
+            let most = profiling(left.starts.1, |time| time.most);
             estimate.profiling =
                 estimate.profiling + times(TimeRange { least, most }, relative(index));
             passes = (left.starts.0.max(passes.0), left.starts.1.max(passes.1));
@@ -372,6 +373,8 @@ mod tests {
         let estimate = of_run(&experiment(lines, servers), Nanos::ZERO);
         // 10 blocks of 45 ms in each of 4 starts, with one of warm-up, on two instances.
         assert_eq!(estimate.profiling.least, Nanos::from_millis(45 * 11 * 4 * 2));
+        // Three times as many for a server that waits.
+        assert_eq!(estimate.profiling.most, Nanos::from_millis(45 * 31 * 4 * 2));
         assert!(estimate.to_string().contains(" s sampling stacks, "), "{estimate}");
         assert!(estimate.total().least > estimate.measuring.least + estimate.profiling.least);
     }

@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn stored_experiment_has_what_reports_read() {
         let text = "name = \"test\"\nbaseline = \"a\"\n[schedule]\nrestarts = 7\n\
-                    [profile]\nlayers = \"own.tsv\"\n\
+                    [profile]\ntime = \"3s\"\nlayers = \"own.tsv\"\n\
                     [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
                     [[candidate]]\nname = \"b\"\nsystem = \"mariadb\"\n";
         let files = |_: &str| Ok("rules".to_owned());
@@ -230,7 +230,7 @@ mod tests {
         let stored = new_run(&experiment, text).experiment;
         let schedule = StoredSchedule { restarts: experiment.schedule.restarts };
         let layers = Some(StoredLayers { rules: "rules".to_owned() });
-        let profile = Some(StoredProfiling { layers });
+        let profile = Some(StoredProfiling { time: Some(Nanos::from_secs(3)), layers });
         let read: StoredExperiment = serde_json::from_value(stored).unwrap();
         assert_eq!(read, StoredExperiment { schedule, profile });
     }
