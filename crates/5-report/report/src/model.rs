@@ -312,8 +312,8 @@ pub struct Row {
     /// The statements of a script, those that contribute most to the difference first; empty if unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub statements: Vec<RelativeStatement>,
-    /// The engine's own counters that certainly grow otherwise than the baseline's, the largest ratio first; then the
-    /// largest of those that only one of both has.
+    /// The engine's own counters that certainly grow otherwise than the baseline's, first those whose ratio is farthest
+    /// beyond noise; then the most even of those that only one of both has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub engine_counters: Vec<RelativeCounter>,
     /// The statements that are executed otherwise than by the baseline, which has the same system.

@@ -29,6 +29,32 @@ const MOST_OF_OTHER: f64 = 0.01;
 /// So many of them are reported.
 const MOST_OF_ONE: usize = 10;
 
+/// A counter that one side never counts is as relevant as one with this ratio, if it grows evenly.
+const RATIO_OF_NEVER: f64 = 1_000.0;
+
+/// Words in the names of figures that grow without counting work: positions in a log, identifiers, and clocks.
+const POSITIONS: [&str; 8] = ["lsn", "pos", "position", "offset", "seqno", "gtid", "id", "uptime"];
+
+/// The ends of the names of levels, of the highest values and of means.
+const LEVELS: [&str; 16] = [
+    "_pages_data",
+    "_pages_dirty",
+    "_pages_free",
+    "_pages_misc",
+    "_pages_old",
+    "_pages_total",
+    "_bytes_data",
+    "_bytes_dirty",
+    "_memtable_total",
+    "_memtable_unflushed",
+    "_checkpoint_age",
+    "_list_length",
+    "_avg",
+    "_max",
+    "_peak",
+    "memory_used",
+];
+
 /// The beginnings of the names of counters that only one storage engine has.
 const OF_ENGINES: [&str; 3] = ["innodb", "rocksdb", "aria"];
 
@@ -50,17 +76,20 @@ impl Growth {
         }
     }
 
-    /// Whether it is worth to be reported where the other side does not count this.
-    fn is_of_one(self, other: Self) -> bool {
-        let Self::Always(mean, variation) = self else { return false };
+    /// How much it varies, if it is worth to be reported where the other side does not count this.
+    fn variation_of_one(self, other: Self) -> Option<f64> {
+        let Self::Always(mean, variation) = self else { return None };
         let is_background = other.mean() <= MOST_OF_OTHER * mean;
-        mean >= LEAST_OF_ONE && variation <= MOST_VARIATION && is_background
+        let is_reported = mean >= LEAST_OF_ONE && variation <= MOST_VARIATION && is_background;
+        is_reported.then_some(variation)
     }
 }
 
 impl Measured {
     /// The counters of a candidate that certainly grow otherwise than the baseline's: by more than in pairs of blocks of
-    /// the control. Then the largest of those that only one of their engines or systems has. Levels are left out.
+    /// the control. Those whose ratio is farthest beyond noise come first: the size of a counter says nothing, because
+    /// some count bytes and others statements. Then those that only one of their engines or systems has, the most even
+    /// first. Levels and positions are left out.
     pub(super) fn engine_counters(
         &self,
         candidate: usize,
@@ -73,41 +102,42 @@ impl Measured {
         let levels: BTreeSet<&str> =
             all().filter(|(_, growth)| **growth < 0).map(|(name, _)| name.as_str()).collect();
         let names: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();
-        let compared = names.difference(&levels).filter_map(|name| {
+        let names = names.difference(&levels).filter(|name| is_count_of_work(name));
+        let compared = names.filter_map(|name| {
             let growths = [candidate, 0].map(|number| self.growth(number, name));
             let [of_own, of_base] = growths;
             let has_both = has_both(name, own, baseline);
-            let relative = match growths {
+            let (relative, relevance) = match growths {
                 _ if !has_both => {
-                    let is_of_one = of_own.is_of_one(of_base) || of_base.is_of_one(of_own);
-                    is_of_one.then_some(None)?
+                    let of_one = of_own.variation_of_one(of_base);
+                    (None, -of_one.or_else(|| of_base.variation_of_one(of_own))?)
                 }
                 [Growth::Always(..), Growth::Always(..)] => {
-                    Some(self.certain_ratio(candidate, name)?)
+                    let (ratio, beyond_noise) = self.certain_ratio(candidate, name)?;
+                    (Some(ratio), beyond_noise)
                 }
-                [Growth::Always(..), Growth::Never] | [Growth::Never, Growth::Always(..)] => None,
+                [Growth::Always(_, variation), Growth::Never]
+                | [Growth::Never, Growth::Always(_, variation)] => {
+                    (None, RATIO_OF_NEVER.ln() * (1.0 - variation))
+                }
                 _ => return None,
             };
             let (per_query, baseline_per_query) = (of_own.mean(), of_base.mean());
-            (per_query.max(baseline_per_query) >= LEAST_PER_QUERY).then_some(RelativeCounter {
+            let counter = RelativeCounter {
                 counter: (*name).to_owned(),
                 baseline_per_query,
                 per_query,
                 relative,
                 only_one_has_it: !has_both,
-            })
+            };
+            let is_large = per_query.max(baseline_per_query) >= LEAST_PER_QUERY;
+            is_large.then_some((relevance, counter))
         });
-        let (mut only, mut found): (Vec<RelativeCounter>, Vec<RelativeCounter>) =
-            compared.partition(|one| one.only_one_has_it);
-        let size = |one: &RelativeCounter| {
-            let ratio = one.relative.map_or(f64::INFINITY, |ratio| ratio.median.get().ln().abs());
-            (ratio, one.per_query.max(one.baseline_per_query))
-        };
-        found.sort_by(|a, b| {
-            let ((a, of_a), (b, of_b)) = (size(a), size(b));
-            b.total_cmp(&a).then(of_b.total_cmp(&of_a))
-        });
-        only.sort_by(|a, b| size(b).1.total_cmp(&size(a).1));
+        // By name if they are equally relevant.
+        let mut compared: Vec<(f64, RelativeCounter)> = compared.collect();
+        compared.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let (only, mut found): (Vec<RelativeCounter>, Vec<RelativeCounter>) =
+            compared.into_iter().map(|(_, one)| one).partition(|one| one.only_one_has_it);
         found.extend(only.into_iter().take(MOST_OF_ONE));
         found
     }
@@ -135,8 +165,9 @@ impl Measured {
         }
     }
 
-    /// The ratio to the baseline, if it certainly is not 1 and the control's is.
-    fn certain_ratio(&self, candidate: usize, name: &str) -> Option<Estimate> {
+    /// The ratio to the baseline, if it certainly is not 1 and the control's is; and how far it is beyond the control's
+    /// at least, as a logarithm.
+    fn certain_ratio(&self, candidate: usize, name: &str) -> Option<(Estimate, f64)> {
         let ratio = self.counter_ratio(candidate, name)?;
         let size = |estimate: Estimate| estimate.median.get().ln().abs();
         let of_control = match self.control.map(|control| self.counter_ratio(control, name)) {
@@ -145,7 +176,9 @@ impl Measured {
             None => 0.0,
         };
         let least = LEAST_DIFFERENCE.max(BEYOND_CONTROL * of_control);
-        (!ratio.contains_one() && size(ratio) >= least).then_some(ratio)
+        let nearest = ratio.low.get().ln().abs().min(ratio.high.get().ln().abs());
+        let is_certain = !ratio.contains_one() && size(ratio) >= least;
+        is_certain.then_some((ratio, nearest - of_control))
     }
 
     fn counter_ratio(&self, candidate: usize, name: &str) -> Option<Estimate> {
@@ -164,9 +197,49 @@ impl Measured {
     }
 }
 
+/// Whether a figure counts work, as far as its name tells.
+fn is_count_of_work(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let is_position = name.split(['_', '.', ' ']).any(|word| POSITIONS.contains(&word));
+    !is_position && !LEVELS.iter().any(|end| name.ends_with(end))
+}
+
 /// Whether both would count the same if they did the same.
 fn has_both(name: &str, own: &CandidateRecord, baseline: &CandidateRecord) -> bool {
     let name = name.to_lowercase();
     let is_of_engine = OF_ENGINES.iter().any(|engine| name.starts_with(engine));
     own.system == baseline.system && (own.engine == baseline.engine || !is_of_engine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_identifiers_and_levels_do_not_count_work() {
+        for name in [
+            "Innodb_lsn_current",
+            "Innodb_redo_log_flushed_lsn",
+            "Innodb_max_trx_id",
+            "Binlog_snapshot_position",
+            "Uptime",
+            "Innodb_buffer_pool_pages_data",
+            "Innodb_row_lock_time_max",
+            "Memory_used",
+            "innodb_metrics.log_lsn_checkpoint_age",
+        ] {
+            assert!(!is_count_of_work(name), "{name}");
+        }
+        for name in [
+            "Handler_read_rnd",
+            "Innodb_os_log_written",
+            "Innodb_buffer_pool_pages_made_young",
+            "Innodb_buffer_pool_wait_free",
+            "Max_statement_time_exceeded",
+            "pg_stat_user_tables.idx_tup_fetch",
+            "Rocksdb_block_cache_bytes_read",
+        ] {
+            assert!(is_count_of_work(name), "{name}");
+        }
+    }
 }

@@ -360,6 +360,8 @@ fn engine_counters_are_those_that_certainly_differ() {
         let varies = i64::from(block * 7 % 5);
         let mut growth = BTreeMap::from([
             ("page_requests", 3_000 + 600 * of_candidate + varies),
+            ("bytes_sent", 900_000 + 90_000 * of_candidate + varies),
+            ("lsn_current", 9_000 + 9_000 * of_candidate),
             ("commits", 1_000),
             ("flushes", 100 * varies),
             ("level", if block == 4 { -1 } else { 1_000 + 1_000 * of_candidate }),
@@ -380,13 +382,17 @@ fn engine_counters_are_those_that_certainly_differ() {
         .iter()
         .map(|one| (one.counter.as_str(), one.baseline_per_query, one.per_query))
         .collect();
-    let expected =
-        [("innodb_pages", 2.0, 0.0), ("sorts", 0.0, 1.0), ("page_requests", 3.002, 3.602)];
+    let expected = [
+        ("innodb_pages", 2.0, 0.0),
+        ("sorts", 0.0, 1.0),
+        ("page_requests", 3.002, 3.602),
+        ("bytes_sent", 900.002, 990.002),
+    ];
     assert_eq!(found, expected);
 }
 
 #[test]
-fn largest_counters_that_only_one_engine_has_come_last() {
+fn counters_that_only_one_engine_has_come_last() {
     let mut candidates = servers();
     candidates[1].engine = Some("rocksdb".to_owned());
     let mut lab = Lab::new(&candidates, &[1], (1, 1));

@@ -13,9 +13,9 @@ const SHOWN: usize = 8;
 const LONGEST_IN_TABLE: usize = 40;
 
 pub(crate) const KEY: &str = "counters: the engine's own, per query, read before and after some slices; those that certainly \
-     differ from the baseline's, by more than the control's, the largest ratio first. No ratio: one of \
-     them never counts it. Counted by one only: the largest counters that the other's engine does not have. They say \
-     what the engine does more often, not what it costs.";
+     differ from the baseline's, by more than the control's; those whose ratio is farthest beyond noise come first. No \
+     ratio: one of them never counts it. Counted by one only: counters that the other's engine does not have, the most \
+     even first. They say what the engine does more often, not what it costs.";
 
 /// The tables of all microbenchmarks, and what they mean.
 pub(crate) fn engine_counters(report: &Report, output: Output) -> Section {

@@ -454,7 +454,7 @@ impl Explained<'_> {
         })
     }
 
-    /// The counters of the engine with the largest ratios.
+    /// The most relevant counters of the engine.
     fn counters(&self) -> Option<String> {
         let baseline = &self.report.baseline;
         let candidate = &self.row.candidate;
