@@ -36,9 +36,75 @@ impl KernelSymbols {
     }
 }
 
+/// What the entry functions of system calls begin with.
+const ENTRIES: [&str; 5] = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__se_sys_", "__do_sys_"];
+
+/// The functions that call these. An entry function that ends in another call is not on the stack; what it calls is.
+const DISPATCHERS: [&str; 4] = ["x64_sys_call", "do_syscall_64", "invoke_syscall", "do_el0_svc"];
+
+/// What such functions begin with before the name of their system call.
+const IMPLEMENTATIONS: [&str; 4] = ["do_sys_", "ksys_", "__sys_", "do_"];
+
+/// The beginnings of functions with which dispatchers prepare and end any system call.
+const ENTRY_AND_EXIT: [&str; 4] = ["syscall_", "entry_", "exit_to_", "do_syscall_"];
+
+/// What the kernel works for, by the functions of a stack in it, the innermost first: `pread64` or another system call,
+/// or what else leads into the kernel.
+pub fn kernel_entry<'a>(functions: impl IntoIterator<Item = &'a str>) -> &'a str {
+    let functions: Vec<&str> = functions.into_iter().collect();
+    let strip = |prefixes: &[&str], name: &'a str| {
+        prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))
+    };
+    // An interrupt while a system call is executed is in its time, as elsewhere.
+    if let Some(call) = functions.iter().rev().find_map(|&name| strip(&ENTRIES, name)) {
+        return call;
+    }
+    if let Some(dispatcher) = functions.iter().position(|name| DISPATCHERS.contains(name)) {
+        let called = dispatcher.checked_sub(1).map(|at| functions[at]);
+        let is_of_call = |name: &&str| !ENTRY_AND_EXIT.iter().any(|start| name.starts_with(start));
+        let Some(called) = called.filter(is_of_call) else { return "entry and exit" };
+        return strip(&IMPLEMENTATIONS, called).unwrap_or(called);
+    }
+    let has =
+        |parts: &[&str]| functions.iter().any(|name| parts.iter().any(|part| name.contains(part)));
+    if has(&["exc_page_fault", "do_page_fault", "el0_da", "el0_ia"]) {
+        "page fault"
+    } else if has(&["sysvec_", "common_interrupt", "el0_irq", "el0_interrupt"]) {
+        "interrupt"
+    } else {
+        "other"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_in_the_kernel_is_that_of_a_system_call() {
+        for (stack, entry) in [
+            (
+                "copy_to_iter filemap_read __x64_sys_pread64 do_syscall_64 entry_SYSCALL_64",
+                "pread64",
+            ),
+            ("futex_wait do_futex __x64_sys_futex x64_sys_call do_syscall_64", "futex"),
+            (
+                "ktime_get sysvec_apic_timer_interrupt asm_sysvec __x64_sys_poll do_syscall_64",
+                "poll",
+            ),
+            ("sock_sendmsg __sys_sendto x64_sys_call do_syscall_64 entry_SYSCALL_64", "sendto"),
+            ("vfs_read ksys_pread64 do_syscall_64", "pread64"),
+            ("ext4_sync_file do_fsync do_syscall_64", "fsync"),
+            ("schedule syscall_exit_to_user_mode do_syscall_64", "entry and exit"),
+            ("do_syscall_64 entry_SYSCALL_64", "entry and exit"),
+            ("clear_page handle_mm_fault exc_page_fault asm_exc_page_fault", "page fault"),
+            ("handle_softirqs sysvec_apic_timer_interrupt asm_sysvec", "interrupt"),
+            ("ep_poll __arm64_sys_epoll_pwait invoke_syscall do_el0_svc el0_svc", "epoll_pwait"),
+            ("not sampled", "other"),
+        ] {
+            assert_eq!(kernel_entry(stack.split(' ')), entry, "{stack}");
+        }
+    }
 
     #[test]
     fn function_before_an_address_is_found() {

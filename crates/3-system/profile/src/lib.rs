@@ -16,6 +16,7 @@ mod sources;
 mod stacks;
 mod waits;
 
+pub use kernel::kernel_entry;
 pub use layers::{Layers, LayersError, UNKNOWN};
 pub use names::{Titles, demangled};
 pub use sampler::{DUMP, ProfileError, Sampler};

@@ -460,6 +460,10 @@ mod tests {
             assert!((sum(kind) / difference - 1.0).abs() < 1e-3, "{kind}: {}", sum(kind));
         }
         assert!(all.iter().any(|row| &row[4] == "function with callees"));
+        let calls = all.iter().filter(|row| &row[2] == candidate && &row[4] == "system call");
+        let mut calls: Vec<&str> = calls.map(|row| &row[5]).collect();
+        calls.sort_unstable();
+        assert_eq!(calls, ["kernel: recvfrom", "kernel: sendto"]);
         let json = why_json(&report, Some(candidate), None).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["format"], WHY_JSON_FORMAT);

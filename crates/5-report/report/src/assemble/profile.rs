@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::f64::consts::SQRT_2;
 
-use dbdyno_profile::{Layers, Titles};
+use dbdyno_profile::{Layers, Titles, kernel_entry};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role};
 use dbdyno_stats::{false_discovery_level, median};
 use dbdyno_types::profile::{Frame, Function, Profile};
@@ -64,6 +64,8 @@ pub(crate) struct Start {
     pub cpu: f64,
     pub samples: f64,
     pub layers: Samples,
+    /// Of the kernel.
+    pub system_calls: Samples,
     pub functions: Samples,
     pub with_callees: Samples,
     /// The functions with neither a name nor a source file.
@@ -202,6 +204,8 @@ pub(crate) fn difference(
         })
         .collect();
     let (layers, _) = rows(&added, |start| &start.layers, control.map(|one| &one.layers[..]));
+    let (system_calls, _) =
+        rows(&added, |start| &start.system_calls, control.map(|one| &one.system_calls[..]));
     let (functions, deviations) =
         rows(&added, |start| &start.functions, control.map(|one| &one.functions[..]));
     let (mut with_callees, _) =
@@ -224,6 +228,7 @@ pub(crate) fn difference(
         sampled_cpu: [Nanos::ZERO; 2],
         asked_cpu: None,
         layers,
+        system_calls,
         functions,
         with_callees,
         unknown,
@@ -294,6 +299,12 @@ impl Start {
                     }
                 }
                 None => *start.functions.entry(NO_STACK.to_owned()).or_default() += samples,
+            }
+            let of_kernel = stack.frames.iter().map(|frame| &functions[*frame as usize]);
+            let mut of_kernel = of_kernel.take_while(|one| is_in_kernel(one)).peekable();
+            if of_kernel.peek().is_some() {
+                let entry = kernel_entry(of_kernel.map(|one| one.name.as_deref().unwrap_or("")));
+                *start.system_calls.entry(format!("kernel: {entry}")).or_default() += samples;
             }
             let mut once: Vec<usize> =
                 stack.frames.iter().map(|frame| numbers[*frame as usize]).collect();

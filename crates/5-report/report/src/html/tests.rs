@@ -5,7 +5,9 @@ use dbdyno_results::{
 };
 
 use super::*;
-use crate::model::{Failure, Lost, NotCounted, OriginRecord, StateSnapshots, Warning};
+use crate::model::{
+    Failure, Lost, NotCounted, OriginRecord, ProfileDifference, StateSnapshots, Warning,
+};
 use crate::sample;
 
 #[test]
@@ -361,7 +363,8 @@ fn profiles_have_an_overview_tables_and_flame_graphs() {
     let evil = "<script>alert(1)</script>\"\u{202e}";
     for row in report.microbenchmarks.iter_mut().flat_map(|one| &mut one.rows) {
         let profile = row.profile.as_mut().unwrap();
-        let rows = [&mut profile.layers, &mut profile.functions, &mut profile.with_callees];
+        let ProfileDifference { layers, system_calls, functions, with_callees, .. } = profile;
+        let rows = [layers, system_calls, functions, with_callees];
         rows.into_iter().flatten().for_each(|one| one.name.push_str(evil));
         let stacks = profile.stacks.iter_mut().flat_map(|one| &mut one.functions);
         stacks.for_each(|name| name.push_str(evil));

@@ -23,6 +23,8 @@ pub struct ProfileDifference {
     pub asked_cpu: Option<Nanos>,
     /// All layers, the largest difference first. They add up to the total, as functions do.
     pub layers: Vec<ProfileRow>,
+    /// The time in the kernel by system call, or by what else leads into it, the largest difference first.
+    pub system_calls: Vec<ProfileRow>,
     /// The functions that something was sampled in, without what they call, the largest difference first.
     pub functions: Vec<ProfileRow>,
     /// Functions with what they call; of recursive ones, a stack counts once. Those that take little time and do not

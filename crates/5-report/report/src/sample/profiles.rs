@@ -108,8 +108,8 @@ const NEXT: &str = "handle_one_connection|do_command|dispatch_command|mysql_exec
 
 /// MyRocks needs about 1.75 times the CPU time, so that the same work has fewer samples there.
 const STACKS: [Weighted; 23] = [
-    ("handle_one_connection|do_command|vio_write|[k]sock_sendmsg|[k]tcp_sendmsg", 700.0, 400.0),
-    ("handle_one_connection|do_command|vio_read|[k]sock_recvmsg|[k]schedule", 240.0, 140.0),
+    ("handle_one_connection|do_command|vio_write|[k]__x64_sys_sendto|[k]tcp_sendmsg", 700.0, 400.0),
+    ("handle_one_connection|do_command|vio_read|[k]__x64_sys_recvfrom|[k]schedule", 240.0, 140.0),
     ("STATEMENT", 90.0, 52.0),
     ("STATEMENT|MYSQLparse", 60.0, 34.0),
     ("STATEMENT|my_malloc|malloc", 100.0, 130.0),

@@ -266,9 +266,10 @@ impl Explained<'_> {
         })
     }
 
-    /// Tables of layers, of functions, and of functions with what they call, with their titles.
+    /// Tables of layers, system calls, functions, and functions with what they call, with their titles.
     fn tables(&self, extent: Extent) -> Vec<(Table, &'static str, &'static str)> {
-        let ProfileDifference { layers, functions, with_callees, total_us, .. } = self.profile;
+        let ProfileDifference { layers, system_calls, functions, with_callees, .. } = self.profile;
+        let total_us = self.profile.total_us;
         let everything = extent == Extent::Everything;
         let least = LEAST_DIFFERENCE * total_us[0].max(total_us[1]);
         let is_large = |one: &&ProfileRow| one.certain || one.difference().abs() >= least;
@@ -278,6 +279,13 @@ impl Explained<'_> {
         self.add_others(&mut of_layers, "layers", layers, shown.len());
         of_layers.push(self.sum());
         let mut tables = vec![(of_layers, "layers", "µs per query")];
+        let shown: Vec<&ProfileRow> =
+            system_calls.iter().filter(|one| everything || one.certain).collect();
+        if !shown.is_empty() {
+            let mut of_calls = self.table("system call", &shown);
+            self.add_others(&mut of_calls, "entries", system_calls, shown.len());
+            tables.push((of_calls, "kernel", "µs per query, by system call"));
+        }
         let most = match extent {
             Extent::Largest(most) => most,
             Extent::Everything => usize::MAX,
@@ -575,16 +583,17 @@ fn difference(size_us: f64, half_width_us: Option<f64>, is_certain: bool) -> Cel
     Cell::text(signed_us(size_us)).tone(tone).interval(interval)
 }
 
-/// One line per microbenchmark, candidate and layer or function.
+/// One line per microbenchmark, candidate and layer, system call or function.
 pub(crate) fn functions_csv<'r>(report: &'r Report) -> String {
     let lines = report.microbenchmarks.iter().flat_map(|of| {
         let of_row = move |row: &'r Compared| {
             let all = row.profile.iter().flat_map(|profile| {
                 let layers = profile.layers.iter().map(|one| ("layer", one));
+                let calls = profile.system_calls.iter().map(|one| ("system call", one));
                 let functions = profile.functions.iter().map(|one| ("function", one));
                 let with_callees = profile.with_callees.iter();
                 let with_callees = with_callees.map(|one| ("function with callees", one));
-                layers.chain(functions).chain(with_callees)
+                layers.chain(calls).chain(functions).chain(with_callees)
             });
             all.map(move |(kind, one)| (of, row, kind, one))
         };
