@@ -18,7 +18,7 @@ mod waits;
 
 pub use kernel::kernel_entry;
 pub use layers::{Layers, LayersError, UNKNOWN};
-pub use names::{Titles, demangled};
+pub use names::{TitledStacks, Titles, demangled};
 pub use sampler::{DUMP, ProfileError, Sampler};
 pub use stacks::Collector;
 pub use waits::WaitSampler;

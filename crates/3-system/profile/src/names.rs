@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use cpp_demangle::{DemangleOptions, Symbol};
-use dbdyno_types::profile::{BETWEEN, Function, ModuleBuild, Profile};
+use dbdyno_types::profile::{BETWEEN, Frame, Function, ModuleBuild, Profile};
 
 use crate::kernel::KERNEL;
 use crate::stacks::ANONYMOUS;
@@ -41,6 +41,24 @@ pub fn demangled(symbol: &str) -> String {
         .unwrap_or_else(|| symbol.to_owned())
 }
 
+/// The stacks of a profile with the titles by which they are compared.
+#[derive(Debug, Default)]
+pub struct TitledStacks {
+    /// No two are equal.
+    pub titles: Vec<String>,
+    /// The titles of the frames of each stack, in the order of the profile and as there, the innermost first.
+    pub stacks: Vec<Vec<Frame>>,
+}
+
+impl TitledStacks {
+    fn number(&mut self, known: &mut HashMap<String, Frame>, title: String) -> Frame {
+        *known.entry(title).or_insert_with_key(|title| {
+            self.titles.push(title.clone());
+            self.titles.len() as Frame - 1
+        })
+    }
+}
+
 /// How functions are called where profiles are compared: equal titles are one function.
 #[derive(Debug)]
 pub struct Titles {
@@ -57,6 +75,51 @@ impl Titles {
         }
         let same = builds.into_iter().filter(|(_, builds)| builds.len() == 1);
         Self { same_build: same.map(|(module, _)| module.to_owned()).collect() }
+    }
+
+    /// The stacks of a consistent profile. A function that nothing tells apart in another build is named by its nearest
+    /// caller that has a name or a source file, so that it is compared with what is there below the same caller.
+    pub fn stacks(&self, profile: &Profile) -> TitledStacks {
+        let Profile { functions, stacks, .. } = profile;
+        let (mut all, mut known) = (TitledStacks::default(), HashMap::new());
+        let own: Vec<Option<Frame>> = functions
+            .iter()
+            .map(|one| self.is_told_apart(one).then(|| all.number(&mut known, self.title(one))))
+            .collect();
+        let mut below: HashMap<(Frame, Option<Frame>), Frame> = HashMap::new();
+        for stack in stacks {
+            let mut caller = None;
+            let mut titled = Vec::with_capacity(stack.frames.len());
+            for frame in stack.frames.iter().rev() {
+                let function = &functions[*frame as usize];
+                let number = own[*frame as usize].unwrap_or_else(|| {
+                    *below.entry((*frame, caller)).or_insert_with(|| {
+                        let title = match caller {
+                            Some(caller) => below_caller(&all.titles[caller as usize]),
+                            None => self.title(function),
+                        };
+                        all.number(&mut known, title)
+                    })
+                });
+                if function.name.is_some() || has_source_file(function) {
+                    caller = Some(number);
+                }
+                titled.push(number);
+            }
+            titled.reverse();
+            all.stacks.push(titled);
+        }
+        all
+    }
+
+    /// Whether the title of a function is its own, or that of its source file, in all builds that are compared.
+    fn is_told_apart(&self, function: &Function) -> bool {
+        let Function { module, name, .. } = function;
+        let is_in_file = module != KERNEL && module != ANONYMOUS;
+        name.is_some()
+            || has_source_file(function)
+            || !is_in_file
+            || self.same_build.contains(module)
     }
 
     /// The name of a function, with arguments of templates as `<…>`. One without a name is called by its source file or
@@ -83,6 +146,16 @@ impl Titles {
             None => format!("unnamed in {module}"),
         }
     }
+}
+
+/// The title of functions without a name that a function with this title calls.
+fn below_caller(caller: &str) -> String {
+    format!("unnamed below {}", caller.strip_prefix("unnamed in ").unwrap_or(caller))
+}
+
+/// Whether its one source file is known.
+fn has_source_file(function: &Function) -> bool {
+    function.source.as_deref().is_some_and(|source| !source.contains(BETWEEN))
 }
 
 /// What glibc calls the parts of the names of implementations for some processors, of which a program uses one.
@@ -147,6 +220,8 @@ fn arguments(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_types::profile::Stack;
+
     use super::*;
 
     #[test]
@@ -229,5 +304,43 @@ mod tests {
             assert_eq!(same.title(&function(source)), known);
             assert_eq!(different.title(&function(source)), unknown);
         }
+    }
+
+    #[test]
+    fn function_without_a_name_is_below_its_nearest_known_caller_in_another_build() {
+        let profile = |build: &str, start: u64| {
+            let function = |name: Option<&str>, source: Option<&str>, start: u64| Function {
+                module: "mariadbd".to_owned(),
+                name: name.map(str::to_owned),
+                source: source.map(str::to_owned),
+                start,
+            };
+            let functions = vec![
+                function(None, None, start),
+                function(None, Some("row0row.cc…row0upd.cc"), start + 16),
+                function(Some("row_search_mvcc"), None, 0),
+                function(None, Some("btr0cur.cc"), start + 32),
+            ];
+            let stack = |frames: &[Frame]| Stack { frames: frames.to_vec(), samples: 1 };
+            let module = "mariadbd".to_owned();
+            Profile {
+                functions,
+                modules: vec![ModuleBuild { module, build: build.to_owned() }],
+                stacks: [&[0, 1, 2][..], &[0, 3, 2], &[0]].map(stack).into(),
+                ..Profile::default()
+            }
+        };
+        let (one, other) = (profile("1a", 0x1000), profile("2b", 0x2340));
+        let innermost = |titles: &Titles, profile: &Profile| -> Vec<String> {
+            let TitledStacks { titles, stacks } = titles.stacks(profile);
+            stacks.iter().map(|frames| titles[frames[0] as usize].clone()).collect()
+        };
+        let different = Titles::of([&one, &other]);
+        let below =
+            ["unnamed below row_search_mvcc", "unnamed below btr0cur.cc", "unnamed in mariadbd"];
+        assert_eq!(innermost(&different, &one), below);
+        assert_eq!(innermost(&different, &other), below);
+        let same = Titles::of([&one, &one]);
+        assert_eq!(innermost(&same, &one), ["mariadbd+0x1000"; 3]);
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::f64::consts::SQRT_2;
 
-use dbdyno_profile::{Layers, Titles, kernel_entry};
+use dbdyno_profile::{Layers, TitledStacks, Titles, kernel_entry};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role};
 use dbdyno_stats::{false_discovery_level, median};
 use dbdyno_types::profile::{Frame, Function, Profile};
@@ -251,21 +251,19 @@ pub(crate) fn share_of_differences(
 
 /// The stacks of the candidate or of the baseline, over all starts.
 fn stacks(starts: &[[Sampled<'_>; 2]], side: usize, titles: &Titles) -> Stacks {
-    let of = |start: &[Sampled<'_>; 2]| -> Vec<String> {
-        start[side].profile.functions.iter().map(|one| titles.title(one)).collect()
-    };
-    let titles: Vec<Vec<String>> = starts.iter().map(of).collect();
-    let mut functions = titles.concat();
+    let titled: Vec<TitledStacks> =
+        starts.iter().map(|start| titles.stacks(start[side].profile)).collect();
+    let mut functions: Vec<String> = titled.iter().flat_map(|one| one.titles.clone()).collect();
     functions.sort_unstable();
     functions.dedup();
     let mut sums: BTreeMap<Vec<u32>, (u64, f64)> = BTreeMap::new();
-    for (start, titles) in starts.iter().zip(&titles) {
+    for (start, TitledStacks { titles, stacks }) in starts.iter().zip(&titled) {
         let Sampled { cpu, profile } = &start[side];
         let number = |title: &String| functions.partition_point(|one| one < title) as u32;
         let numbers: Vec<u32> = titles.iter().map(number).collect();
         let of_sample = cpu / (samples_of(profile) as f64 * starts.len() as f64);
-        for stack in &profile.stacks {
-            let frames = stack.frames.iter().rev().map(|frame| numbers[*frame as usize]);
+        for (stack, frames) in profile.stacks.iter().zip(stacks) {
+            let frames = frames.iter().rev().map(|frame| numbers[*frame as usize]);
             let sum = sums.entry(frames.collect()).or_default();
             sum.0 += stack.samples;
             sum.1 += of_sample * stack.samples as f64;
@@ -278,24 +276,18 @@ impl Start {
     fn of(Sampled { cpu, profile }: &Sampled<'_>, layers: &Layers, titles: &Titles) -> Self {
         let Profile { functions, stacks, .. } = profile;
         // Functions of the same name are one.
-        let titles: Vec<String> = functions.iter().map(|one| titles.title(one)).collect();
-        let mut known: HashMap<&str, usize> = HashMap::new();
-        let number = |title| {
-            let next = known.len();
-            *known.entry(title).or_insert(next)
-        };
-        let numbers: Vec<usize> = titles.iter().map(String::as_str).map(number).collect();
+        let TitledStacks { titles, stacks: titled } = titles.stacks(profile);
         let mut start = Self { cpu: *cpu, ..Self::default() };
-        let (mut own, mut with_callees) = (vec![0.0; known.len()], vec![0.0; known.len()]);
-        for stack in stacks {
+        let (mut own, mut with_callees) = (vec![0.0; titles.len()], vec![0.0; titles.len()]);
+        for (stack, titled) in stacks.iter().zip(&titled) {
             let samples = stack.samples as f64;
             start.samples += samples;
-            match stack.frames.first().map(|frame| *frame as usize) {
-                Some(innermost) => {
-                    own[numbers[innermost]] += samples;
-                    let function = &functions[innermost];
+            match stack.frames.first().zip(titled.first()) {
+                Some((innermost, title)) => {
+                    own[*title as usize] += samples;
+                    let function = &functions[*innermost as usize];
                     if function.name.is_none() && function.source.is_none() {
-                        start.unknown.insert(titles[innermost].clone());
+                        start.unknown.insert(titles[*title as usize].clone());
                     }
                 }
                 None => *start.functions.entry(NO_STACK.to_owned()).or_default() += samples,
@@ -306,14 +298,13 @@ impl Start {
                 let entry = kernel_entry(of_kernel.map(|one| one.name.as_deref().unwrap_or("")));
                 *start.system_calls.entry(format!("kernel: {entry}")).or_default() += samples;
             }
-            let mut once: Vec<usize> =
-                stack.frames.iter().map(|frame| numbers[*frame as usize]).collect();
+            let mut once = titled.clone();
             once.sort_unstable();
             once.dedup();
-            once.into_iter().for_each(|number| with_callees[number] += samples);
+            once.into_iter().for_each(|title| with_callees[title as usize] += samples);
         }
         let named = |sums: &[f64]| -> Samples {
-            let all = known.iter().map(|(title, number)| ((*title).to_owned(), sums[*number]));
+            let all = titles.iter().cloned().zip(sums.iter().copied());
             all.filter(|(_, samples)| *samples > 0.0).collect()
         };
         start.functions.extend(named(&own));
