@@ -33,6 +33,26 @@ fn assert_same_table(name: &str, file: &str, produced: &str) {
     assert_eq!(produced.lines().count(), committed.lines().count(), "{name}/{file}");
 }
 
+/// The rows of each profile add up to the measured difference in CPU time per query within 2%.
+fn assert_profiles_add_up(name: &str, report: &Report) {
+    for member in &report.microbenchmarks {
+        for row in &member.rows {
+            let Some(profile) = &row.profile else { continue };
+            let [own, base] = [&row.absolute, &member.baseline].map(|one| {
+                one.cpu_us_per_query.unwrap() - one.background_cpu_us_per_query.unwrap_or(0.0)
+            });
+            // The smallest differences are of rounding alone.
+            let allowed = 0.02 * (own - base).abs() + 1e-6 * base;
+            for rows in [&profile.layers, &profile.functions] {
+                let sum: f64 = rows.iter().map(|one| one.us - one.baseline_us).sum();
+                let difference = own - base;
+                let at = format!("{name}: {} on {}", row.candidate, member.name);
+                assert!((sum - difference).abs() <= allowed, "{at}: {sum}, not {difference}");
+            }
+        }
+    }
+}
+
 #[test]
 fn figures_of_published_runs_stay_the_same() {
     let names = fs::read_dir(published::directory("")).unwrap().map(|entry| entry.unwrap());
@@ -43,7 +63,9 @@ fn figures_of_published_runs_stay_the_same() {
     assert!(names.len() > 10, "{names:?}");
     let check = |name: &String| {
         let produced = tempfile::tempdir().unwrap();
-        write_all(&report(name, "run"), &OutputDir::create(produced.path()).unwrap()).unwrap();
+        let report = report(name, "run");
+        assert_profiles_add_up(name, &report);
+        write_all(&report, &OutputDir::create(produced.path()).unwrap()).unwrap();
         for table in PUBLISHED {
             if let Ok(produced) = fs::read_to_string(produced.path().join(table)) {
                 assert_same_table(name, table, &produced);

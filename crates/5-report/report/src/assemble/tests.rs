@@ -4,6 +4,7 @@ use dbdyno_results::{
     BuildRecord, FailureKind, InForceRecord, NewLayout, NewRun, OptimizationRecord, OriginRecord,
     RunWriter, SessionRecord, StateSnapshotRecord,
 };
+use dbdyno_types::profile::{Function, ModuleBuild, Profile, Stack};
 use dbdyno_types::{
     Count, Counter, Counting, Counts, EngineCounts, Latencies, Missing, ServerUsage, SliceMeasured,
     StateSnapshot, StatementPlan, StatementTimes,
@@ -971,4 +972,77 @@ fn numbers_of_clients_are_interleaved_only_if_they_take_turns() {
     };
     assert_eq!(interleaved(true), [true; 18]);
     assert_eq!(interleaved(false), [false; 18]);
+}
+
+/// A profile with stacks that profiles rarely have: of the kernel, without a name, without a stack, recursive.
+fn sampled(candidate: u32, restart: u32) -> ProfileRecord {
+    let function = |module: &str, name: Option<&str>, start: u64| Function {
+        module: module.to_owned(),
+        name: name.map(str::to_owned),
+        source: None,
+        start,
+    };
+    let functions = vec![
+        function("mariadbd", Some("dispatch_command"), 16),
+        function("mariadbd", Some("row_search_mvcc"), 32),
+        function("mariadbd", None, 48 + 16 * u64::from(candidate)),
+        function("[k]", Some("__x64_sys_futex"), 0),
+    ];
+    let (of_start, of_candidate) = (u64::from(restart), u64::from(candidate));
+    let stack = |frames: &[u32], samples| Stack { frames: frames.to_vec(), samples };
+    let stacks = vec![
+        stack(&[0], 300 + 7 * of_start),
+        stack(&[1, 1, 0], 500 - 11 * of_start),
+        stack(&[2, 1, 0], 200 * of_candidate),
+        stack(&[3, 2, 1, 0], 90),
+        stack(&[], 3),
+    ];
+    let samples = stacks.iter().map(|stack| stack.samples).sum();
+    let module = "mariadbd".to_owned();
+    let modules = vec![ModuleBuild { module, build: format!("build {candidate}") }];
+    let profile = Profile { functions, modules, stacks, samples, cut: 2, ..Profile::default() };
+    let cpu = Nanos::from_millis(600);
+    ProfileRecord { candidate, restart, statements: 100_000, cpu, profile }
+}
+
+#[test]
+fn rows_of_a_profile_add_up_to_the_measured_difference() {
+    let profiling = serde_json::json!({
+        "schedule": { "restarts": 3 }, "profile": { "time": 4_000_000_000_u64 }
+    });
+    let mut lab = Lab::of(&servers(), &[1], (1, 1), profiling);
+    for restart in 0..3 {
+        for block in 0..6 {
+            lab.block(0, restart, 10 * restart + block, |candidate, block, measured| {
+                let server = measured.server.as_mut().unwrap();
+                let of_candidate = 1_300 * u64::from(candidate % 2);
+                let micros = 5_000 + of_candidate + u64::from(40 * block + 200 * restart);
+                server.cpu = Nanos::from_micros(micros);
+                server.background_cpu = Some(Nanos::from_micros(900));
+            });
+        }
+        // One start of the candidate has none.
+        for candidate in (0..3).filter(|candidate| (*candidate, restart) != (1, 2)) {
+            lab.writer.set_profile(0, &sampled(candidate, restart)).unwrap();
+        }
+    }
+    let report = lab.report();
+    let member = &report.microbenchmarks[0];
+    let row = &member.rows[0];
+    let profile = row.profile.as_ref().unwrap();
+    let of_slices =
+        |one: &Absolute| one.cpu_us_per_query.unwrap() - one.background_cpu_us_per_query.unwrap();
+    let measured = of_slices(&row.absolute) - of_slices(&member.baseline);
+    assert!(measured > 1.0, "{measured}");
+    for rows in [&profile.layers, &profile.functions] {
+        let sum: f64 = rows.iter().map(model::ProfileRow::difference).sum();
+        assert!((sum / measured - 1.0).abs() < 0.02, "{sum} instead of {measured}: {rows:?}");
+    }
+    let [own, base] = profile.stacks.each_ref().map(|stacks| stacks.total_us());
+    assert!(((own - base) / measured - 1.0).abs() < 0.02, "{own} {base} {measured}");
+    assert_eq!(profile.system_calls[0].name, "kernel: futex");
+    let below = profile.functions.iter().find(|one| one.name == "unnamed below row_search_mvcc");
+    assert!(below.is_some_and(|one| one.baseline_us == 0.0), "{:?}", profile.functions);
+    assert_eq!(profile.asked_cpu, Some(Nanos::from_secs(4)));
+    assert_eq!(profile.sampled_cpu, [2, 3].map(|starts| Nanos::from_millis(600 * starts)));
 }
