@@ -4,7 +4,7 @@ pub(crate) mod context;
 pub(crate) mod cpus;
 pub(crate) mod data;
 pub(crate) mod in_force;
-mod instructions;
+pub(crate) mod instructions;
 pub(crate) mod live_optimization;
 pub(crate) mod opening;
 

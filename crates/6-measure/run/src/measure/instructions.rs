@@ -1,10 +1,12 @@
 //! The block of a start in which executed instructions are counted by function.
 
 use dbdyno_results::ProfileRecord;
+use dbdyno_types::profile::Profile;
 use dbdyno_worker::schedule::{BlockPlan, Schedule};
 
 use crate::error::RunError;
 use crate::instance::Instance;
+use crate::instance::instructions::functions_to_count;
 use crate::measure::{MicrobenchmarkRun, NumberedCase};
 use crate::plan::cases::{INSTRUCTION_BLOCKS, STARTS_WITH_INSTRUCTIONS, instruction_slice, pace};
 use crate::record::Recorder;
@@ -13,8 +15,8 @@ use crate::record::Recorder;
 const FIRST_COUNTED: u32 = 1 << 24;
 
 impl MicrobenchmarkRun<'_> {
-    /// Counts the instructions that all instances execute, in the functions that these profiles have. With one client,
-    /// because threads that count at the same time lose counts.
+    /// Counts the instructions that all instances execute, in the functions that any of these profiles has. With one
+    /// client, because threads that count at the same time lose counts.
     pub(super) fn count_instructions(
         &mut self,
         NumberedCase { id, case }: NumberedCase<'_>,
@@ -43,14 +45,18 @@ impl MicrobenchmarkRun<'_> {
             |number: usize| instances[number].is_running() && !self.left_out.contains(&number);
         let active: Vec<bool> = (0..instances.len()).map(takes_part).collect();
         let mut schedule = Schedule::new(plan, active);
+        let all: Vec<&Profile> = profiles.iter().map(|one| &one.profile).collect();
         while let Some(planned) = schedule.next() {
             let number = planned.candidate;
             let instance = &mut instances[number];
             let profile = profiles.iter().find(|one| one.candidate as usize == number);
             let outcome = match profile.filter(|_| !planned.warmup) {
-                Some(ProfileRecord { profile, .. }) => instance
-                    .run_counted_slice(self.context, profile, planned.request)
-                    .map(|(measured, executed)| (measured, Some(executed))),
+                Some(ProfileRecord { profile, .. }) => {
+                    let functions = functions_to_count(profile, &all);
+                    let counted =
+                        instance.run_counted_slice(self.context, &functions, planned.request);
+                    counted.map(|(measured, executed)| (measured, Some(executed)))
+                }
                 None => instance
                     .worker_mut()
                     .and_then(|worker| worker.slice(planned.request))
