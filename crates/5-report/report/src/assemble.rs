@@ -454,6 +454,9 @@ impl Measured {
         let control = self.usable_control().and_then(|(number, _)| {
             self.profile_difference(number, [&candidates[number], &candidates[0]], None)
         });
+        let control_waits = self
+            .usable_control()
+            .and_then(|(number, _)| self.waits_difference(number, Role::Control, None));
         let row = |(number, candidate): (usize, &CandidateRecord)| {
             let own = &self.own[number];
             let relative = &self.relative[number];
@@ -488,7 +491,10 @@ impl Measured {
                         self.profile_difference(number, pair, control.as_ref())
                     }
                 },
-                waits: self.waits_difference(number, candidate.role),
+                waits: match candidate.role {
+                    Role::Control => control_waits.clone(),
+                    _ => self.waits_difference(number, candidate.role, control_waits.as_ref()),
+                },
                 verdict: match verdict {
                     Verdict::Unknown if alone => Verdict::NoInterval,
                     known => known,

@@ -371,6 +371,8 @@ pub struct WaitRow {
     pub baseline_us: f64,
     /// Half of the 95% interval of the difference; `None` if there are too few blocks or starts.
     pub half_width_us: Option<f64>,
+    /// The control's difference in the same row; `None` if it has none.
+    pub control_us: Option<f64>,
 }
 
 impl WaitRow {
@@ -378,9 +380,10 @@ impl WaitRow {
         self.us - self.baseline_us
     }
 
-    /// Whether the interval of the difference does not contain 0.
+    /// Whether the interval of the difference does not contain 0, and the difference is larger than the control's.
     pub fn is_certain(&self) -> bool {
-        self.half_width_us.is_some_and(|half| self.difference().abs() > half)
+        let floor = self.control_us.map_or(0.0, f64::abs);
+        self.half_width_us.is_some_and(|half| self.difference().abs() > half.max(floor))
     }
 }
 

@@ -3,7 +3,8 @@
 //! All parts are from the same slices, so they add up to the time per query there: clients × wall time / statements. Of
 //! the threads of the background only what is work is shown. They wait for work in locks as well, which tells nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::slice;
 
 use dbdyno_profile::Titles;
 use dbdyno_results::{Role, WaitsRecord};
@@ -38,8 +39,13 @@ type Values = [f64; ROWS];
 type Start = Vec<[Values; 2]>;
 
 impl Measured {
-    /// `None` without waits of both in a common block.
-    pub(super) fn waits_difference(&self, candidate: usize, role: Role) -> Option<WaitsDifference> {
+    /// `None` without waits of both in a common block. The control is the noise floor of the others.
+    pub(super) fn waits_difference(
+        &self,
+        candidate: usize,
+        role: Role,
+        control: Option<&WaitsDifference>,
+    ) -> Option<WaitsDifference> {
         let of =
             |number: usize| self.waits.iter().filter(move |one| one.candidate as usize == number);
         if role == Role::Baseline {
@@ -61,7 +67,7 @@ impl Measured {
             rows.retain(|row| row.us != 0.0 || row.baseline_us != 0.0);
         }
         let waits = || pairs.iter().flatten().map(|record| &record.waits);
-        Some(WaitsDifference {
+        let mut found = WaitsDifference {
             in_intervals: waits().find_map(|waits| waits.in_intervals.clone()),
             lost: waits().map(|waits| waits.lost).fold(0, u64::saturating_add),
             records: waits()
@@ -72,7 +78,14 @@ impl Measured {
             total,
             background,
             stacks: stacks(&pairs),
-        })
+        };
+        if let Some(control) = control {
+            set_floors(&mut found.parts, &control.parts);
+            set_floors(slice::from_mut(&mut found.total), slice::from_ref(&control.total));
+            set_floors(&mut found.background, &control.background);
+            set_floors(&mut found.stacks, &control.stacks);
+        }
+        Some(found)
     }
 
     /// The CPU time per query in slices in which waits were recorded relative to that in measured ones.
@@ -86,6 +99,13 @@ impl Measured {
         }
         (others > 0.0).then(|| Ratio::new(recorded / others))
     }
+}
+
+/// Sets the control's differences of the same rows.
+fn set_floors(rows: &mut [WaitRow], control: &[WaitRow]) {
+    let floors: HashMap<&str, f64> =
+        control.iter().map(|row| (row.name.as_str(), row.difference())).collect();
+    rows.iter_mut().for_each(|row| row.control_us = floors.get(row.name.as_str()).copied());
 }
 
 /// The names of all rows, in the order of [`Values`].
@@ -141,6 +161,7 @@ fn row(name: &str, starts: &[Start], at: usize) -> WaitRow {
         us: mean(&over(&|[own, _]| own[at])),
         baseline_us: mean(&over(&|[_, base]| base[at])),
         half_width_us: mean_with_half_width(&differences).map(|(_, half)| half),
+        control_us: None,
     }
 }
 
@@ -172,6 +193,7 @@ fn stacks(pairs: &[[&WaitsRecord; 2]]) -> Vec<WaitRow> {
             us: mean(0),
             baseline_us: mean(1),
             half_width_us: interval.map(|(_, half)| half),
+            control_us: None,
         }
     };
     let mut rows: Vec<WaitRow> = times.into_iter().map(row).collect();
@@ -240,6 +262,26 @@ mod tests {
         let lock = rows.iter().find(|row| row.name == "lock").unwrap();
         assert!((lock.us - 90.75).abs() < 1e-9 && (lock.baseline_us - 10.5).abs() < 1e-9);
         assert!(lock.half_width_us.is_some_and(|half| half < lock.difference()), "{lock:?}");
+    }
+
+    #[test]
+    fn certain_difference_is_larger_than_the_controls() {
+        let row = |name: &str, us| WaitRow {
+            name: name.to_owned(),
+            us,
+            baseline_us: 10.0,
+            half_width_us: Some(1.0),
+            control_us: None,
+        };
+        let is_certain = |of_control: f64| {
+            let mut rows = [row("lock", 15.0), row("sleep", 15.0)];
+            set_floors(&mut rows, &[row("lock", of_control), row("storage", 90.0)]);
+            rows.map(|row| row.is_certain())
+        };
+        assert_eq!(is_certain(14.0), [true, true]);
+        assert_eq!(is_certain(6.0), [true, true]);
+        assert_eq!(is_certain(4.0), [false, true]);
+        assert_eq!(is_certain(16.0), [false, true]);
     }
 
     #[test]

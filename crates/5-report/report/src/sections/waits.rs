@@ -21,7 +21,8 @@ pub(crate) const KEY: &str = "waits: time per query (clients × wall time / stat
      CPU. Lock: mutexes, condition variables, semaphores, so also what other threads do for it. Client: until the next \
      statement arrives, with the client's own work and the way there and back. Not recorded: what no switch explains. \
      Waits end when the thread runs again. ±: over starts, with fewer than three over blocks, which is too narrow if starts \
-     differ. + less, - more time than the baseline, ~ not certain.";
+     differ. + less, - more time than the baseline, ~ not certain: within the interval, or not larger than the control's \
+     difference of the same row.";
 
 /// The tables of all microbenchmarks with recorded waits, of one candidate if it is named, and what they mean.
 pub(crate) fn waits(report: &Report, candidate: Option<&str>) -> Section {
@@ -190,6 +191,7 @@ pub(crate) fn waits_csv<'r>(report: &'r Report) -> String {
         .column("us_per_query", |(.., one)| number(Some(one.us)))
         .column("difference_us", |(.., one)| number(Some(one.difference())))
         .column("half_width_us", |(.., one)| number(one.half_width_us))
+        .column("control_us", |(.., one)| number(one.control_us))
         .text()
 }
 
@@ -204,6 +206,7 @@ mod tests {
             us: 4.0,
             baseline_us: 9.0,
             half_width_us,
+            control_us: None,
         };
         let cell = |name: &str, half| difference(&row(name, half));
         assert_eq!(cell("lock", Some(1.5)).text, "−5 µs ±1.5 µs");
