@@ -45,8 +45,8 @@ const DISPATCHERS: [&str; 4] = ["x64_sys_call", "do_syscall_64", "invoke_syscall
 /// What such functions begin with before the name of their system call.
 const IMPLEMENTATIONS: [&str; 4] = ["do_sys_", "ksys_", "__sys_", "do_"];
 
-/// The beginnings of functions with which dispatchers prepare and end any system call.
-const ENTRY_AND_EXIT: [&str; 4] = ["syscall_", "entry_", "exit_to_", "do_syscall_"];
+/// The beginnings of functions with which dispatchers prepare and end any system call, and of interrupts there.
+const ENTRY_AND_EXIT: [&str; 6] = ["syscall_", "entry_", "exit_to_", "do_syscall_", "asm_", "its_"];
 
 /// What the kernel works for, by the functions of a stack in it, the innermost first: `pread64` or another system call,
 /// or what else leads into the kernel.
@@ -97,6 +97,7 @@ mod tests {
             ("ext4_sync_file do_fsync do_syscall_64", "fsync"),
             ("schedule syscall_exit_to_user_mode do_syscall_64", "entry and exit"),
             ("do_syscall_64 entry_SYSCALL_64", "entry and exit"),
+            ("sysvec_apic_timer_interrupt asm_sysvec_apic do_syscall_64", "entry and exit"),
             ("clear_page handle_mm_fault exc_page_fault asm_exc_page_fault", "page fault"),
             ("handle_softirqs sysvec_apic_timer_interrupt asm_sysvec", "interrupt"),
             ("ep_poll __arm64_sys_epoll_pwait invoke_syscall do_el0_svc el0_svc", "epoll_pwait"),
