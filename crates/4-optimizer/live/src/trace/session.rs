@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
-use std::{iter, thread};
+use std::{io, thread};
 
 use dbdyno_units::Nanos;
 
@@ -37,7 +37,7 @@ impl StoppedThread {
         if let Some(index) = unstopped.tids.iter().position(|known| *known == tid) {
             // Interrupted before; it may have stopped meanwhile.
             unstopped.tids.swap_remove(index);
-        } else if !interrupt(pid, tid)? {
+        } else if !seize(pid, tid)? || !interrupt(pid, tid)? {
             return Ok(None);
         }
         let thread = Self::wait(pid, tid, max_pause)?;
@@ -119,11 +119,13 @@ const BOOST_AFTER: Duration = Duration::from_micros(500);
 pub(crate) struct UnstoppedThreads<'a> {
     pid: u32,
     tids: Vec<i32>,
+    /// Threads that are seized but not interrupted: they run, and the kernel releases them. Only a signal stops one.
+    seized: Vec<i32>,
     watchdog: &'a Watchdog,
 }
 
-/// Number of threads that are interrupted together: each wakes up to stop, and with thousands at the same time, other
-/// processes would wait for them.
+/// Number of threads that are interrupted or resumed together: each wakes up, and with thousands at the same time,
+/// other processes would wait for them.
 const THREADS_AT_ONCE: usize = 256;
 
 /// A thread that has not stopped after this time is in an uninterruptible system call; the kernel
@@ -132,7 +134,7 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 
 impl<'a> UnstoppedThreads<'a> {
     pub(crate) fn of(pid: u32, watchdog: &'a Watchdog) -> Self {
-        Self { pid, tids: Vec::new(), watchdog }
+        Self { pid, tids: Vec::new(), seized: Vec::new(), watchdog }
     }
 
     /// Adds an interrupted thread.
@@ -140,12 +142,35 @@ impl<'a> UnstoppedThreads<'a> {
         self.tids.push(tid);
     }
 
+    /// Seizes threads, which run on.
+    fn seize(&mut self, tids: &[i32]) -> Result<(), LiveError> {
+        for tid in tids {
+            self.watchdog.beat();
+            if seize(self.pid, *tid)? {
+                self.seized.push(*tid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Interrupts the next part of the seized threads.
+    fn interrupt_part(&mut self) -> Result<(), LiveError> {
+        let size = self.seized.len().min(THREADS_AT_ONCE);
+        for tid in self.seized.drain(..size) {
+            if interrupt(self.pid, tid)? {
+                self.tids.push(tid);
+            }
+        }
+        Ok(())
+    }
+
     /// Releases the threads that have stopped meanwhile.
     pub(crate) fn release(&mut self) {
-        self.tids.retain(|tid| match raw::stop(*tid) {
+        let pid = self.pid;
+        let is_unstopped = |tid: &i32| match raw::stop(*tid) {
             Ok(None) => true,
             Ok(Some(ThreadStop::Ended)) | Err(_) => false,
-            Ok(Some(stop)) => match StoppedThread::at(self.pid, *tid, stop) {
+            Ok(Some(stop)) => match StoppedThread::at(pid, *tid, stop) {
                 Ok(Some(thread)) => {
                     thread.release();
                     false
@@ -154,14 +179,17 @@ impl<'a> UnstoppedThreads<'a> {
                 Ok(None) => true,
                 Err(_) => false,
             },
-        });
+        };
+        self.tids.retain(is_unstopped);
+        self.seized.retain(is_unstopped);
     }
 }
 
 impl Drop for UnstoppedThreads<'_> {
     fn drop(&mut self) {
         let start = Instant::now();
-        while !self.tids.is_empty() && start.elapsed() < MAX_WAIT {
+        // Those that run on are released if a signal has stopped them meanwhile.
+        while !(self.tids.is_empty() && self.seized.is_empty()) && start.elapsed() < MAX_WAIT {
             // Each thread is stopped for one poll interval at most.
             self.watchdog.beat();
             let before = self.tids.len();
@@ -170,16 +198,26 @@ impl Drop for UnstoppedThreads<'_> {
                 // The kernel may release these when the tracing thread ends: their call does not fail.
                 self.tids.retain(|tid| BlockedThread::of(self.pid, *tid).is_none());
             }
-            if !self.tids.is_empty() {
-                thread::sleep(POLL_INTERVAL * 10);
+            if self.tids.is_empty() {
+                break;
             }
+            thread::sleep(POLL_INTERVAL * 10);
         }
     }
 }
 
-/// Seizes and interrupts a thread; false if it has ended.
+/// Seizes a thread, which runs on; false if it has ended.
+fn seize(pid: u32, tid: i32) -> Result<bool, LiveError> {
+    unless_ended(pid, tid, raw::seize(tid))
+}
+
+/// Interrupts a seized thread; false if it has ended.
 fn interrupt(pid: u32, tid: i32) -> Result<bool, LiveError> {
-    let done = raw::seize(tid).and_then(|()| raw::interrupt(tid));
+    unless_ended(pid, tid, raw::interrupt(tid))
+}
+
+/// Whether a request was made to a thread; false if the thread has ended.
+fn unless_ended(pid: u32, tid: i32, done: io::Result<()>) -> Result<bool, LiveError> {
     match done {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
@@ -227,7 +265,8 @@ impl<'a> StoppedProcess<'a> {
         let pid = process.pid();
         // While a thread is seized, the kernel queues signals that the process ignores, such as
         // SIGCHLD, and wakes other threads for them. So threads whose system call would then fail
-        // with `EINTR` are seized first and released last.
+        // with `EINTR` are seized first and released last; one that is woken before it is interrupted
+        // stops for that signal, and its call is restarted as after an interruption.
         let sensitive: HashSet<i32> = threads(pid)?
             .into_iter()
             .inspect(|_| watchdog.beat())
@@ -254,21 +293,11 @@ impl<'a> StoppedProcess<'a> {
             if all_stopped && new.is_empty() {
                 break;
             }
-            let mut left = new.len();
-            let first = new.partition_point(|tid| sensitive.contains(tid)).max(THREADS_AT_ONCE);
-            let (first, others) = new.split_at(first.min(left));
-            for part in iter::once(first).chain(others.chunks(THREADS_AT_ONCE)) {
-                left -= part.len();
-                for tid in part {
-                    if interrupt(pid, *tid)? {
-                        stopped.unstopped.add(*tid);
-                    }
-                }
-                stopped.collect(left)?;
-                if left > 0 {
-                    stopped.check_max_pause(left)?;
-                }
+            stopped.unstopped.seize(&new)?;
+            if !all_stopped {
+                stopped.since = Instant::now();
             }
+            stopped.interrupt_seized()?;
         }
         if stopped.threads.is_empty() && stopped.blocked.is_empty() {
             return Err(LiveError::Exited { pid });
@@ -277,6 +306,19 @@ impl<'a> StoppedProcess<'a> {
         // except if dbdyno and the watchdog are killed before this.
         stopped.boosts.end();
         Ok(stopped)
+    }
+
+    /// Interrupts all seized threads in parts, and waits for each part.
+    fn interrupt_seized(&mut self) -> Result<(), LiveError> {
+        while !self.unstopped.seized.is_empty() {
+            self.unstopped.interrupt_part()?;
+            let left = self.unstopped.seized.len();
+            self.collect(left)?;
+            if left > 0 {
+                self.check_max_pause(left)?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until all interrupted threads are stopped. `left` were not interrupted yet.
@@ -368,16 +410,34 @@ impl<'a> StoppedProcess<'a> {
         };
         let (sensitive, others): (Vec<_>, Vec<_>) = self.threads.drain(..).partition(is_sensitive);
         let others_are_first = !sensitive.is_empty() && !others.is_empty();
-        for thread in others {
-            thread.release();
-        }
+        self.release_in_parts(others);
         if others_are_first {
             wait_for_ignored_signals(self.pid);
         }
-        for thread in sensitive {
-            thread.release();
-        }
+        self.release_in_parts(sensitive);
         self.boosts.end();
+    }
+
+    /// Releases threads in parts, and waits after each but the last one until it has had the CPUs.
+    fn release_in_parts(&self, mut threads: Vec<StoppedThread>) {
+        while !threads.is_empty() {
+            let part: Vec<_> = threads.drain(..threads.len().min(THREADS_AT_ONCE)).collect();
+            let last = part.last().map(|thread| thread.tid);
+            part.into_iter().for_each(StoppedThread::release);
+            if let (Some(tid), false) = (last, threads.is_empty()) {
+                self.wait_while_runnable(tid);
+            }
+        }
+    }
+
+    /// Waits briefly until a resumed thread sleeps again; not if the maximum pause is over.
+    fn wait_while_runnable(&self, tid: i32) {
+        const MAX_WAIT: Duration = Duration::from_millis(1);
+        let start = Instant::now();
+        let has_time = || start.elapsed() < MAX_WAIT && self.since.elapsed() < self.max_pause;
+        while has_time() && thread_state(self.pid, tid) == Some(b'R') {
+            thread::sleep(POLL_INTERVAL);
+        }
     }
 }
 
@@ -403,5 +463,29 @@ fn wait_for_ignored_signals(pid: u32) {
     let start = Instant::now();
     while pending().is_some_and(|signals| signals != 0) && start.elapsed() < MAX_WAIT_FOR_SIGNALS {
         thread::sleep(POLL_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watchdog::{MIN_LIMIT, watched};
+
+    #[test]
+    fn all_threads_are_interrupted_in_parts() {
+        let pid = std::process::id();
+        watched(pid, MIN_LIMIT, |watchdog| {
+            let mut unstopped = UnstoppedThreads::of(pid, watchdog);
+            // No thread has such a number: it counts as one that has ended meanwhile.
+            unstopped.seized = (i32::MAX - 600..i32::MAX).collect();
+            let mut left = Vec::new();
+            while !unstopped.seized.is_empty() {
+                unstopped.interrupt_part()?;
+                left.push(unstopped.seized.len());
+            }
+            assert_eq!(left, [600 - THREADS_AT_ONCE, 600 - 2 * THREADS_AT_ONCE, 0]);
+            Ok(())
+        })
+        .unwrap();
     }
 }
