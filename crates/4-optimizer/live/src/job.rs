@@ -114,9 +114,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether a requested A/B test failed.
+    /// Whether a requested A/B test failed, or practically nothing was changed.
     pub fn has_failed(&self) -> bool {
-        self.effect.as_ref().is_some_and(|effect| !effect.errors.is_empty())
+        self.optimized.switched.is_ineffective()
+            || self.effect.as_ref().is_some_and(|effect| !effect.errors.is_empty())
     }
 
     /// The descendants that have the new code.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 use std::{fmt, thread};
 
-use dbdyno_units::Nanos;
+use dbdyno_units::{Nanos, Share};
 use serde::Serialize;
 
 use crate::LiveError;
@@ -36,6 +36,24 @@ pub struct Switched {
     pub moved: usize,
 }
 
+/// With a smaller share of the addresses changed, a switch has practically no effect.
+const LEAST_EFFECTIVE: f64 = 0.1;
+
+impl Switched {
+    /// Share of the addresses to change that were changed; all of them if there was nothing to change.
+    pub fn applied(&self) -> Share {
+        Share::from_fraction(match self.replaced + self.busy.len() {
+            0 => 1.0,
+            all => self.replaced as f64 / all as f64,
+        })
+    }
+
+    /// Whether no address, or nearly none, was changed, although there were some to change.
+    pub fn is_ineffective(&self) -> bool {
+        self.applied().as_fraction() < LEAST_EFFECTIVE
+    }
+}
+
 impl fmt::Display for Switched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.stops == 0 {
@@ -59,7 +77,10 @@ impl fmt::Display for Switched {
         }
         match self.busy.len() {
             0 => Ok(()),
-            n => write!(f, "; {n} skipped: in use, or no time left"),
+            n => {
+                let all = self.replaced + n;
+                write!(f, "; {n} of {all} addresses skipped: in use, or no time left")
+            }
         }
     }
 }
@@ -512,6 +533,22 @@ mod tests {
         let error = give_up(true).unwrap_err();
         assert!(matches!(error, LiveError::ChangedInPart { .. }) && error.is_transient());
         assert_eq!(give_up(false).unwrap().busy, [0x1008, 0x1010]);
+    }
+
+    #[test]
+    fn switch_of_few_addresses_is_ineffective_and_says_how_many_were_skipped() {
+        let switched = |replaced, skipped| Switched {
+            replaced,
+            busy: vec![0x1000; skipped],
+            stops: 1,
+            threads: 2,
+            ..Switched::default()
+        };
+        assert!(switched(0, 5).is_ineffective() && switched(9, 91).is_ineffective());
+        assert!(!switched(10, 90).is_ineffective() && !switched(0, 0).is_ineffective());
+        assert_eq!(switched(30, 90).applied().as_fraction(), 0.25);
+        let text = switched(30, 90).to_string();
+        assert!(text.ends_with("; 90 of 120 addresses skipped: in use, or no time left"), "{text}");
     }
 
     #[test]

@@ -356,6 +356,17 @@ pub enum SwitchReport {
     Failed { pid: u32, error: String },
 }
 
+impl SwitchReport {
+    /// Whether the process could not be switched, or practically nothing was redone.
+    pub fn has_failed(&self, switch: Switch) -> bool {
+        match self {
+            // An undo skips no function, only jumps out of code that nothing leads to.
+            Self::Done { switched, .. } => switch == Switch::Redo && switched.is_ineffective(),
+            Self::Failed { .. } => true,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     Undo,

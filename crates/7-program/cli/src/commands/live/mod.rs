@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dbdyno_live::{
-    LiveError, ProbeOptions, Switch, SwitchReport, Target, descendants, end_counting_after_input,
-    live_records, probe, process_statuses, switch_all,
+    LiveError, ProbeOptions, Switch, Target, descendants, end_counting_after_input, live_records,
+    probe, process_statuses, switch_all,
 };
 use dbdyno_text::{Block, Paint, Text, write_blocks};
 use dbdyno_units::visible;
@@ -139,7 +139,7 @@ impl Session {
             let blocks: Vec<_> = reports.iter().map(|it| text::switched(it, switch)).collect();
             self.print(&json!(reports), &blocks);
         }
-        let has_failed = reports.iter().any(|it| matches!(it, SwitchReport::Failed { .. }));
+        let has_failed = reports.iter().any(|it| it.has_failed(switch));
         let code = if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         match error_of_root {
             // Only its descendants were optimized.

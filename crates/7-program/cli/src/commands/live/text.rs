@@ -5,7 +5,7 @@ use std::time::Duration;
 use dbdyno_live::{
     Activation, CheckResult, DryRun, Event, GenerationState, GenerationStatus, Member,
     MemberOutcome, NewCode, Outcome, PlannedCounting, Probe, ProcessStatus, Switch, SwitchReport,
-    WatchReport,
+    Switched, WatchReport,
 };
 use dbdyno_relayout::{SampleRequirement, TooFewSamples};
 use dbdyno_text::{Block, Fact, Facts, Text};
@@ -30,6 +30,7 @@ pub(super) fn optimized(outcome: &Outcome) -> Vec<Block> {
         rows.push(Fact::new("warning", warning));
     }
     rows.push(Fact::new("switched", done.switched.to_string()));
+    rows.extend(skipped(&done.switched).map(|warning| Fact::new("warning", warning)));
     rows.extend(of_slots_and_entries(&done.code));
     let steps = done.steps.iter().map(|(step, time)| format!("{step} {time}"));
     rows.push(Fact::new("time", steps.collect::<Vec<_>>().join(", ")));
@@ -43,10 +44,23 @@ pub(super) fn optimized(outcome: &Outcome) -> Vec<Block> {
     let memory = own.most_memory.map(|memory| format!(", {memory} of memory at most"));
     let cost = format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default());
     rows.push(Fact::new("own cost", cost));
-    let title = format!("Process {}: optimized", outcome.pid);
+    let optimized =
+        if done.switched.is_ineffective() { "practically not optimized" } else { "optimized" };
+    let title = format!("Process {}: {optimized}", outcome.pid);
     let mut blocks = titled(title, LABEL, rows);
     blocks.extend(outcome.members.iter().map(member));
     blocks
+}
+
+/// A warning if most addresses were not changed.
+fn skipped(switched: &Switched) -> Option<String> {
+    let applied = switched.applied();
+    (applied.as_fraction() < 0.5).then(|| {
+        format!(
+            "only {applied} of the addresses were changed; optimize again under less load, or allow a longer \
+             pause with --max-pause"
+        )
+    })
 }
 
 fn member(member: &Member) -> Block {
@@ -348,6 +362,14 @@ fn of_slots_and_entries(code: &NewCode) -> impl Iterator<Item = Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warning_names_the_share_if_most_addresses_were_skipped() {
+        let switched = |replaced| Switched { replaced, busy: vec![0; 60], ..Switched::default() };
+        let warning = skipped(&switched(20)).unwrap();
+        assert!(warning.starts_with("only 25% of the addresses were changed"), "{warning}");
+        assert_eq!(skipped(&switched(60)), None);
+    }
 
     #[test]
     fn advice_names_how_much_longer_to_sample() {
