@@ -118,6 +118,7 @@ impl Attachment {
         self.forget_unloaded()?;
         self.clean_up()?;
         let number = self.generations().last().map_or(1, |last| last.number + 1);
+        let max_pause = u64::try_from(self.max_pause.as_millis()).ok();
         let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.journal.change(|record| {
             record.generations.push(Generation {
@@ -131,6 +132,7 @@ impl Attachment {
                 frames: Vec::new(),
                 digest: None,
                 counts: false,
+                max_pause_ms: max_pause,
             });
         })
     }

@@ -75,6 +75,9 @@ pub struct Generation {
     /// never redone.
     #[serde(default)]
     pub counts: bool,
+    /// The maximum pause when it was made, in milliseconds; `None` in journals of old versions.
+    #[serde(default)]
+    pub max_pause_ms: Option<u64>,
 }
 
 impl GenerationState {
@@ -259,6 +262,11 @@ impl JournalRecord {
     /// Whether nothing in the process belongs to dbdyno.
     pub fn is_empty(&self) -> bool {
         self.generations.is_empty() && self.borrowed.is_none() && !self.enabled_huge_pages
+    }
+
+    /// The maximum pause with which the newest optimization was made.
+    pub fn max_pause(&self) -> Option<Duration> {
+        self.generations.iter().rev().find_map(|it| it.max_pause_ms).map(Duration::from_millis)
     }
 }
 
@@ -485,6 +493,7 @@ mod tests {
             frames: vec![5000],
             digest: None,
             counts: false,
+            max_pause_ms: None,
         }
     }
 

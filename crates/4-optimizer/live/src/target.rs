@@ -9,7 +9,7 @@ use dbdyno_machine::ProcessIdentity;
 use dbdyno_units::{Bytes, Nanos};
 use serde::Serialize;
 
-use crate::attachment::{Activation, Attachment, MAX_CODE, redirected};
+use crate::attachment::{Activation, Attachment, DEFAULT_MAX_PAUSE, MAX_CODE, redirected};
 use crate::job::{Event, Events};
 use crate::journal::{GenerationState, JournalRecord, find_record, live_records};
 use crate::optimize::{PreparedPatch, optimize_like};
@@ -373,13 +373,15 @@ pub enum Switch {
     Redo,
 }
 
-/// Switches these processes, attaching as `target` says. If there is a `root`, the others are its descendants, and are
-/// not redone if it cannot be. Returns the outcomes, and the error of the root.
+/// Switches these processes, attaching as `target` says, but by default with the maximum pause of their optimizations.
+/// If there is a `root`, the others are its descendants, and are not redone if it cannot be. Returns the outcomes, and
+/// the error of the root.
 pub fn switch_all(
     target: &Target,
     root: Option<u32>,
     pids: impl IntoIterator<Item = u32>,
     switch: Switch,
+    max_pause: Option<Duration>,
 ) -> (Vec<SwitchReport>, Option<LiveError>) {
     let operation = match switch {
         Switch::Undo => Attachment::undo,
@@ -387,7 +389,8 @@ pub fn switch_all(
     };
     let (mut reports, mut error_of_root) = (Vec::new(), None);
     for pid in pids {
-        let target = Target { pid, ..target.clone() };
+        let max_pause = max_pause.unwrap_or_else(|| recorded_pause(&target.state, pid, root));
+        let target = Target { pid, max_pause, ..target.clone() };
         let switched = target.attach().and_then(|mut attachment| {
             // Half of it is the worst state to be left in.
             let is_partial = |error: &LiveError| matches!(error, LiveError::ChangedInPart { .. });
@@ -411,6 +414,12 @@ pub fn switch_all(
     (reports, error_of_root)
 }
 
+/// The maximum pause with which a process, or else its ancestor, was optimized; the default if no journal has it.
+fn recorded_pause(state: &Path, pid: u32, ancestor: Option<u32>) -> Duration {
+    let recorded = |pid| find_record(state, &ProcessIdentity::of(pid).ok()?).ok()??.max_pause();
+    recorded(pid).or_else(|| recorded(ancestor?)).unwrap_or(DEFAULT_MAX_PAUSE)
+}
+
 /// Whether this error means that a process, or a descendant of `parent`, has no optimized code.
 fn has_nothing(state: &Path, pid: u32, parent: Option<u32>, error: &LiveError) -> bool {
     match error {
@@ -428,5 +437,40 @@ fn has_nothing(state: &Path, pid: u32, parent: Option<u32>, error: &LiveError) -
             !has_journal && parent.is_none_or(|parent| program(pid) != program(parent))
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Generation, Journal};
+    use crate::patch::PatchList;
+
+    #[test]
+    fn switch_takes_the_pause_of_the_optimization_or_of_that_of_an_ancestor() {
+        let state = tempfile::tempdir().unwrap();
+        let (me, other) = (std::process::id(), u32::MAX);
+        assert_eq!(recorded_pause(state.path(), me, Some(me)), DEFAULT_MAX_PAUSE);
+        let identity = ProcessIdentity::of(me).unwrap();
+        let mut journal = Journal::open(state.path(), &identity, Path::new("/bin/me")).unwrap();
+        let with = |max_pause_ms| Generation {
+            number: 1,
+            made: 0,
+            state: GenerationState::Active,
+            areas: Vec::new(),
+            entries: PatchList::default(),
+            mappings: Vec::new(),
+            exits: PatchList::default(),
+            frames: Vec::new(),
+            digest: None,
+            counts: false,
+            max_pause_ms,
+        };
+        let generations = [Some(100), Some(400), None].map(with).to_vec();
+        journal.change(|record| record.generations = generations).unwrap();
+        let expected = Duration::from_millis(400);
+        assert_eq!(recorded_pause(state.path(), me, None), expected);
+        assert_eq!(recorded_pause(state.path(), other, Some(me)), expected);
+        assert_eq!(recorded_pause(state.path(), other, None), DEFAULT_MAX_PAUSE);
     }
 }

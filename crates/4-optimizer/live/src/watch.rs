@@ -393,6 +393,7 @@ mod tests {
             frames: vec![],
             digest: (state != Preparing).then_some(7),
             counts,
+            max_pause_ms: None,
         };
         let [undone, active, replaced] =
             [Inactive, Active, Retired].map(|it| generation(it, false));

@@ -244,6 +244,7 @@ fn thread_that_hangs_in_the_kernel_is_reported() {
     victim.assert_alive();
     // Borrowed code is not restored yet, because the threads could not be stopped.
     let record = find_record(&program.state(), attachment.process().identity()).unwrap().unwrap();
+    assert_eq!(record.max_pause(), Some(Duration::from_millis(50)));
     let borrowed = record.borrowed.unwrap();
     let now = |attachment: &Attachment| {
         attachment.process().memory().read(borrowed.address, borrowed.original.len()).unwrap()

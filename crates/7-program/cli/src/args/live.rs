@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
-use dbdyno_live::{DEFAULT_MAX_PAUSE, ProbeOptions};
+use dbdyno_live::ProbeOptions;
 use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Share;
 
@@ -129,15 +129,15 @@ pub struct TargetProcess {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct AttachOptions {
     /// Maximum time for which all threads may be stopped, in milliseconds: 5 to 10000. Longer changes are made in
-    /// several stops
-    #[arg(long, value_name = "MS", default_value_t = DEFAULT_MAX_PAUSE.as_millis() as u64,
-        value_parser = clap::value_parser!(u64).range(5..=10_000))]
-    max_pause: u64,
+    /// several stops [default: 20; for undo and redo that of the optimization]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(5..=10_000))]
+    max_pause: Option<u64>,
 }
 
 impl AttachOptions {
-    pub fn max_pause(&self) -> Duration {
-        Duration::from_millis(self.max_pause)
+    /// The chosen maximum pause.
+    pub fn max_pause(&self) -> Option<Duration> {
+        self.max_pause.map(Duration::from_millis)
     }
 }
 

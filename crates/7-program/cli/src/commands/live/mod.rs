@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dbdyno_live::{
-    LiveError, ProbeOptions, Switch, Target, descendants, end_counting_after_input, live_records,
-    probe, process_statuses, switch_all,
+    DEFAULT_MAX_PAUSE, LiveError, ProbeOptions, Switch, Target, descendants,
+    end_counting_after_input, live_records, probe, process_statuses, switch_all,
 };
 use dbdyno_text::{Block, Paint, Text, write_blocks};
 use dbdyno_units::visible;
@@ -134,7 +134,7 @@ impl Session {
         // On a busy machine, reading the files of a process would take seconds.
         dbdyno_live::raise_priority();
         let target = self.target(root.unwrap_or(0), options);
-        let (reports, error_of_root) = switch_all(&target, root, pids, switch);
+        let (reports, error_of_root) = switch_all(&target, root, pids, switch, options.max_pause());
         if error_of_root.is_none() || !reports.is_empty() {
             let blocks: Vec<_> = reports.iter().map(|it| text::switched(it, switch)).collect();
             self.print(&json!(reports), &blocks);
@@ -151,8 +151,8 @@ impl Session {
 
     fn target(&self, pid: u32, options: &AttachOptions) -> Target {
         let probe = ProbeOptions::WITHOUT_CALLS;
-        let (state, max_pause) = (self.state.clone(), options.max_pause());
-        Target { pid, family: false, state, probe, max_pause }
+        let max_pause = options.max_pause().unwrap_or(DEFAULT_MAX_PAUSE);
+        Target { pid, family: false, state: self.state.clone(), probe, max_pause }
     }
 
     /// Waits until the dbdyno that started this process has ended, and then activates the original code, if

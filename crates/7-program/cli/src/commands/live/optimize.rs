@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dbdyno_live::{
-    AbTest, Attachment, Event, KeepRule, OptimizeError, OptimizeJob, ProcessProfile,
-    SamplingRequest, Supervision, Target, WatchRules, WorkCounter, hot_modules,
+    AbTest, Attachment, DEFAULT_MAX_PAUSE, Event, KeepRule, OptimizeError, OptimizeJob,
+    ProcessProfile, SamplingRequest, Supervision, Target, WatchRules, WorkCounter, hot_modules,
 };
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_relayout::{BoltProfile, LayoutError, Options, Profile, SampleRequirement, Samples};
@@ -89,7 +89,7 @@ fn job(session: &Session, args: &Optimize) -> Result<OptimizeJob, CliError> {
             family: args.target.family,
             state: session.state.clone(),
             probe: args.probe(),
-            max_pause: args.target.options.max_pause(),
+            max_pause: args.target.options.max_pause().unwrap_or(DEFAULT_MAX_PAUSE),
         },
         count: args.counts == Counts::Exact,
         layout: if args.keep_order { layout.in_original_order() } else { layout },
