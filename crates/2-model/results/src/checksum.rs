@@ -1,4 +1,4 @@
-//! Checksums of the rows with figures. SQLite checks the structure of its file, but not the values: a bit that flips in
+//! Checksums of the rows with figures and of what they depend on. SQLite checks the structure of its file, but not the values: a bit that flips in
 //! one of them would change a figure, and nothing would say so.
 
 use crc32fast::Hasher;
@@ -8,6 +8,9 @@ use rusqlite::{Connection, Error, Result, Row, Statement, params};
 /// SQL that removes all checksums of a run, for those who change its rows.
 pub const REMOVE_CHECKSUMS: &str = "UPDATE microbenchmark SET checksum = NULL; \
                                     UPDATE candidate SET checksum = NULL; \
+                                    UPDATE meta SET checksum = NULL; \
+                                    UPDATE session SET checksum = NULL; \
+                                    UPDATE state_snapshot SET checksum = NULL; \
                                     UPDATE slice SET checksum = NULL; \
                                     UPDATE insert_step SET checksum = NULL; \
                                     UPDATE insert_second SET checksum = NULL";
@@ -25,9 +28,10 @@ pub(crate) struct ChangedRow {
 
 /// The error for a row of `SELECT *` with these columns as its key.
 pub(crate) fn changed(row: &Row<'_>, table: &'static str, key: &[&str]) -> Error {
-    let name = |column: &&str| match row.get::<_, i64>(*column) {
-        Ok(number) => format!("{column} {number}"),
-        Err(_) => format!("unreadable {column}"),
+    let name = |column: &&str| match row.get_ref(*column) {
+        Ok(ValueRef::Integer(number)) => format!("{column} {number}"),
+        Ok(ValueRef::Text(text)) => format!("{column} {}", String::from_utf8_lossy(text)),
+        _ => format!("unreadable {column}"),
     };
     let key = key.iter().map(name).collect::<Vec<_>>().join(" and ");
     Error::FromSqlConversionFailure(0, Type::Null, Box::new(ChangedRow { table, key }))
@@ -161,19 +165,31 @@ fn of_bytes(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// Stores the checksum of a step as it is stored now.
-pub(crate) fn store_of_step(database: &Connection, step: i64) -> Result<()> {
-    let sql = "SELECT * FROM insert_step WHERE id = ?1";
-    let mut query = database.prepare_cached(sql)?;
+/// Stores the checksum of a row of a table with IDs as the row is stored now.
+pub(crate) fn store(database: &Connection, table: &str, id: i64) -> Result<()> {
+    let sql = format!("SELECT * FROM {table} WHERE id = ?1");
+    let mut query = database.prepare_cached(&sql)?;
     let layout = Layout::of(&query);
-    let checksum = query.query_row([step], |row| layout.of_row(row))?;
-    let sql = "UPDATE insert_step SET checksum = ?2 WHERE id = ?1";
-    database.execute(sql, params![step, checksum]).map(drop)
+    let checksum = query.query_row([id], |row| layout.of_row(row))?;
+    let sql = format!("UPDATE {table} SET checksum = ?2 WHERE id = ?1");
+    database.prepare_cached(&sql)?.execute(params![id, checksum]).map(drop)
 }
+
+/// Tables whose rows have one.
+const TABLES: [&str; 8] = [
+    "microbenchmark",
+    "candidate",
+    "meta",
+    "session",
+    "slice",
+    "state_snapshot",
+    "insert_step",
+    "insert_second",
+];
 
 /// Adds the column to tables of earlier versions.
 pub(crate) fn add_columns(database: &Connection) -> Result<()> {
-    for table in ["microbenchmark", "candidate", "slice", "insert_step", "insert_second"] {
+    for table in TABLES {
         let sql = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = 'checksum')";
         if !database.query_row(sql, [table], |row| row.get::<_, bool>(0))? {
             database.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN checksum INTEGER"))?;

@@ -78,7 +78,7 @@ impl RunWriter {
             )?;
             row.insert(database, "insert_step", ("session", session))?;
             let id = database.last_insert_rowid();
-            checksum::store_of_step(database, id).map(|()| id)
+            checksum::store(database, "insert_step", id).map(|()| id)
         })
     }
 
@@ -107,7 +107,7 @@ impl RunWriter {
                 json(measured),
             ];
             database.execute(sql, parameters)?;
-            checksum::store_of_step(database, step)
+            checksum::store(database, "insert_step", step)
         })
     }
 

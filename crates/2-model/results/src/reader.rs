@@ -33,7 +33,10 @@ impl RunReader {
         let directory = RunDirectory::at(path);
         let database = untrusted::open_to_read(&directory)?;
         untrusted::check_references(&database, path)?;
-        Ok(Self { directory, database })
+        let reader = Self { directory, database };
+        // All of them, because a row with another key would be missing.
+        reader.rows("SELECT * FROM meta", |row| checksum::check(row, "meta", &["key"], 0))?;
+        Ok(reader)
     }
 
     pub fn directory(&self) -> &RunDirectory {
@@ -156,8 +159,9 @@ impl RunReader {
     }
 
     pub fn sessions(&self) -> Result<Vec<SessionRecord>, ResultsError> {
-        let rows = self.rows("SELECT json, elapsed_ns FROM session ORDER BY id", |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+        let rows = self.rows("SELECT * FROM session ORDER BY id", |row| {
+            checksum::check(row, "session", &["id"], 0)?;
+            Ok((row.get::<_, String>("json")?, row.get::<_, i64>("elapsed_ns")?))
         })?;
         rows.into_iter()
             .map(|(json, elapsed)| {
@@ -199,10 +203,10 @@ impl RunReader {
 
     /// All state snapshots, in order.
     pub fn state_snapshots(&self) -> Result<Vec<StateSnapshotRecord>, ResultsError> {
-        let rows = self
-            .rows("SELECT candidate, at, json FROM state_snapshot ORDER BY id", |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
-            })?;
+        let rows = self.rows("SELECT * FROM state_snapshot ORDER BY id", |row| {
+            checksum::check(row, "state_snapshot", &["id"], 0)?;
+            Ok((row.get("candidate")?, row.get("at")?, row.get::<_, String>("json")?))
+        })?;
         rows.into_iter()
             .map(|(candidate, at, json)| {
                 let state_snapshot = self.parse("a state snapshot", &json)?;

@@ -22,7 +22,8 @@ pub(crate) const EXTENSION: &str = "extension";
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
-    value TEXT NOT NULL
+    value TEXT NOT NULL,
+    checksum INTEGER                 -- of the row; NULL in runs of earlier versions
 ) WITHOUT ROWID;
 
 CREATE TABLE microbenchmark (
@@ -47,7 +48,8 @@ CREATE TABLE candidate (
 CREATE TABLE session (
     id INTEGER PRIMARY KEY,
     json TEXT NOT NULL,
-    elapsed_ns INTEGER NOT NULL DEFAULT 0
+    elapsed_ns INTEGER NOT NULL DEFAULT 0,
+    checksum INTEGER                 -- of the row; NULL in runs of earlier versions
 );
 
 CREATE TABLE slice (
@@ -126,7 +128,8 @@ CREATE TABLE state_snapshot (
     session INTEGER NOT NULL REFERENCES session,
     candidate INTEGER NOT NULL REFERENCES candidate,
     at TEXT NOT NULL,
-    json TEXT NOT NULL
+    json TEXT NOT NULL,
+    checksum INTEGER                 -- of the row; NULL in runs of earlier versions
 );
 
 CREATE TABLE optimization (

@@ -145,7 +145,8 @@ impl RunWriter {
         let json = json(session);
         self.write("storing the session", |database| {
             database.execute("INSERT INTO session (json) VALUES (?1)", [&json])?;
-            Ok(database.last_insert_rowid())
+            let id = database.last_insert_rowid();
+            checksum::store(database, "session", id).map(|()| id)
         })
         .map(|id| self.session = id)
     }
@@ -154,7 +155,8 @@ impl RunWriter {
         let session = self.session;
         self.write("storing the session", |database| {
             let sql = "UPDATE session SET json = ?2 WHERE id = ?1";
-            database.execute(sql, params![session, json(record)]).map(drop)
+            database.execute(sql, params![session, json(record)])?;
+            checksum::store(database, "session", session)
         })
     }
 
@@ -163,7 +165,8 @@ impl RunWriter {
         let session = self.session;
         self.write("storing the session", |database| {
             let sql = "UPDATE session SET elapsed_ns = ?2 WHERE id = ?1";
-            database.execute(sql, params![session, elapsed.as_nanos() as i64]).map(drop)
+            database.execute(sql, params![session, elapsed.as_nanos() as i64])?;
+            checksum::store(database, "session", session)
         })
     }
 
@@ -255,7 +258,8 @@ impl RunWriter {
                 "candidate": record.candidate,
                 "at": record.at,
                 "json": json(&record.state_snapshot),
-            })
+            })?;
+            checksum::store(database, "state_snapshot", database.last_insert_rowid())
         })
     }
 
@@ -326,8 +330,11 @@ impl RunWriter {
 
 /// Store a value in `meta`, or replace it.
 pub(crate) fn set_meta(database: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)";
-    database.execute(sql, [key, value]).map(drop)
+    let columns = [("key", key), ("value", value)];
+    let checksums = columns.map(|(column, value)| checksum::of_value(column, value.into()));
+    let checksum = checksums.into_iter().fold(0, u32::wrapping_add);
+    let sql = "INSERT OR REPLACE INTO meta (key, value, checksum) VALUES (?1, ?2, ?3)";
+    database.execute(sql, params![key, value, checksum]).map(drop)
 }
 
 fn fill(

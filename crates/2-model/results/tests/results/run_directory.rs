@@ -501,6 +501,45 @@ fn changed_record_is_named_in_the_error() {
 }
 
 #[test]
+fn changed_session_snapshot_or_setting_is_named_in_the_error() {
+    for (sql, row) in [
+        ("UPDATE session SET json = replace(json, '0.1.0', '0.1.1')", "id 1 of its table session"),
+        ("UPDATE session SET elapsed_ns = elapsed_ns + 1", "id 1 of its table session"),
+        ("UPDATE state_snapshot SET json = replace(json, ':5', ':7')", "table state_snapshot"),
+        ("UPDATE state_snapshot SET candidate = 0", "id 1 of its table state_snapshot"),
+        (
+            "UPDATE meta SET value = 'server' WHERE key = 'baseline'",
+            "key baseline of its table meta",
+        ),
+        (
+            "UPDATE meta SET key = 'settingt' WHERE key = 'settings'",
+            "key settingt of its table meta",
+        ),
+    ] {
+        let dir = lab();
+        let mut writer = started(dir.path());
+        writer.session_elapsed(Nanos::from_secs(5)).unwrap();
+        let state_snapshot = StateSnapshot { rows: 5, data_size: Bytes::default(), state: vec![] };
+        let record = StateSnapshotRecord { candidate: 1, at: "first".to_owned(), state_snapshot };
+        writer.add_state_snapshot(&record).unwrap();
+        drop(writer);
+        let read = || {
+            let reader = RunReader::open(dir.path())?;
+            reader.sessions()?;
+            reader.state_snapshots()
+        };
+        assert_eq!(read().unwrap(), [record]);
+        let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
+        database.execute_batch(sql).unwrap();
+        let error = read().unwrap_err();
+        assert!(matches!(error, ResultsError::Damaged { .. }), "{sql}: {error}");
+        let error = error.to_string();
+        assert!(error.contains(row) && error.contains("restore the file"), "{sql}: {error}");
+        assert!(error.starts_with(&dir.path().display().to_string()), "{sql}: {error}");
+    }
+}
+
+#[test]
 fn rows_of_earlier_versions_need_no_checksum() {
     let dir = lab();
     drop(started(dir.path()));
@@ -510,7 +549,9 @@ fn rows_of_earlier_versions_need_no_checksum() {
     };
     let slices = || RunReader::open(dir.path()).unwrap().slices(0);
     let expected = slices().unwrap();
-    change("ALTER TABLE slice DROP COLUMN checksum");
+    for table in ["slice", "meta", "session", "state_snapshot"] {
+        change(&format!("ALTER TABLE {table} DROP COLUMN checksum"));
+    }
     assert_eq!(slices().unwrap(), expected);
     let mut writer = RunWriter::resume(dir.path()).unwrap();
     writer.start_session(&session()).unwrap();
