@@ -1,23 +1,22 @@
 //! One dbdyno at a time changes a process, whatever its user, directory of journals or container.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use dbdyno_machine::safe_files::SafeDir;
+use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, major, minor, openat};
 
 use crate::LiveError;
 
-/// The lock of a process: an abstract socket in its network namespace, which the kernel removes when the last
-/// process with it ends: dbdyno, or its watchdog.
+/// The lock of a process: on its file `mem`, which only those who may read its memory can open, so that no other user
+/// can hold it. The kernel releases it when the last process with the open file ends: dbdyno, or its watchdog.
 #[derive(Debug)]
 pub struct ProcessLock {
-    _socket: UnixListener,
+    _memory: File,
 }
 
 impl ProcessLock {
@@ -26,78 +25,78 @@ impl ProcessLock {
     /// is seconds on a busy machine.
     pub fn take(pid: u32) -> Result<Self, LiveError> {
         const ATTEMPTS: u32 = 1_000;
-        let failed = |error: io::Error| {
-            LiveError::failed(format!("locking process {pid}"), error.to_string(), "")
-        };
-        let place = Place::of(pid).map_err(failed)?;
+        let memory = memory_file(pid).map_err(LiveError::proc_file("locking", pid))?;
         for _ in 0..ATTEMPTS {
-            match place.run(UnixListener::bind_addr) {
-                Ok(socket) => return Ok(Self { _socket: socket }),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    std::thread::sleep(Duration::from_millis(5));
+            match memory.try_lock() {
+                Ok(()) => return Ok(Self { _memory: memory }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+                Err(TryLockError::Error(error)) => {
+                    return Err(LiveError::proc_file("locking", pid)(error));
                 }
-                Err(error) => return Err(failed(error)),
             }
         }
-        Err(LiveError::Locked { pid, by: place.holder() })
+        Err(LiveError::Locked { pid, by: holder(&memory) })
     }
 }
 
-/// Where the lock of a process is.
-struct Place {
-    address: SocketAddr,
-    /// The network namespace, if it is not dbdyno's own.
-    namespace: Option<File>,
+/// The file `mem` of a process in the `/proc` that the process sees, which is the same for whoever asks in whatever
+/// container; in dbdyno's own `/proc` if it sees none. Each mounted `/proc` has files and locks of its own.
+fn memory_file(pid: u32) -> io::Result<File> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or("");
+    // Its number in its own namespace is the last one, but it may see the `/proc` of an outer one.
+    let seen = numbers.split_whitespace().rev().find_map(|number| seen_by_itself(pid, number));
+    match seen {
+        Some(place) => File::open(format!("/proc/self/fd/{}", place.as_raw_fd())),
+        None => File::open(format!("/proc/{pid}/mem")),
+    }
 }
 
-impl Place {
-    fn of(pid: u32) -> io::Result<Self> {
-        // The number in the process's own namespace is the same for whoever asks.
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        let own = numbers.and_then(|numbers| numbers.split_whitespace().last()).unwrap_or("0");
-        let namespace = fs::metadata(format!("/proc/{pid}/ns/pid"))?.ino();
-        let address = SocketAddr::from_abstract_name(format!("dbdyno-live-{namespace}-{own}"))?;
-        let network = File::open(format!("/proc/{pid}/ns/net"))?;
-        let is_ours = network.metadata()?.ino() == fs::metadata("/proc/thread-self/ns/net")?.ino();
-        Ok(Self { address, namespace: (!is_ours).then_some(network) })
-    }
+/// The file `mem`, not opened yet, if the process has this number in the `/proc` that it sees. What is at that path may be
+/// of its user's making: no link is followed, and nothing but a file of a `/proc` is opened.
+fn seen_by_itself(pid: u32, number: &str) -> Option<OwnedFd> {
+    let process = format!("/proc/{pid}");
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = SafeDir::from(openat(CWD, format!("{process}/root"), flags, Mode::empty()).ok()?);
+    let inner = Path::new("proc").join(number);
+    let place = root.open_beneath(&inner.join("mem"), OFlags::PATH, Mode::empty()).ok()?;
+    let namespace = |process: &Path| fs::metadata(process.join("ns/pid")).map(|it| it.ino()).ok();
+    let process = Path::new(&process);
+    // In another namespace, another process has this number.
+    let is_same = namespace(process)? == namespace(&process.join("root").join(inner))?;
+    (is_same && fstatfs(&place).ok()?.f_type == PROC_SUPER_MAGIC).then_some(place)
+}
 
-    /// Runs `task` in the network namespace; in dbdyno's own if it may not enter the other.
-    fn run<T: Send>(&self, task: impl Fn(&SocketAddr) -> io::Result<T> + Sync) -> io::Result<T> {
-        let Some(namespace) = &self.namespace else { return task(&self.address) };
-        let entered = || {
-            if let Err(error) =
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-            {
-                tracing::debug!(%error, "the network namespace of the process cannot be entered");
-            }
-            task(&self.address)
-        };
-        // Only this thread enters it.
-        std::thread::scope(|scope| scope.spawn(entered).join())
-            .unwrap_or_else(|_| Err(io::Error::other("the thread that enters its namespace ended")))
-    }
+/// The process that has the lock; `None` if it is in another container, or has just ended.
+fn holder(memory: &File) -> Option<u32> {
+    let metadata = memory.metadata().ok()?;
+    let device = metadata.dev();
+    let file = format!("{:02x}:{:02x}:{}", major(device), minor(device), metadata.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| holder_in(line, &file))
+}
 
-    /// The process that has the lock; `None` if it is in another container, or has just ended.
-    fn holder(&self) -> Option<u32> {
-        let socket = self.run(UnixStream::connect_addr).ok()?;
-        let holder = socket_peercred(&socket).ok()?.pid.as_raw_nonzero();
-        u32::try_from(holder.get()).ok()
+/// The process of a line of `/proc/locks` such as `1: FLOCK  ADVISORY  WRITE 31319 00:15:5032749 0 EOF`, if it is about this
+/// file. Waiting processes have an arrow before `FLOCK`.
+fn holder_in(line: &str, file: &str) -> Option<u32> {
+    match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [_, "FLOCK", _, _, process, of, ..] if of == file => process.parse().ok(),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
     use super::*;
 
-    /// A process, with a network namespace of its own if asked; `None` if this user may not make one.
-    fn other(own_network: bool) -> Option<Child> {
+    /// A process, with namespaces of its own by these options; `None` if this user may not make them.
+    fn other(options: &[&str]) -> Option<Child> {
         let unshare = |program: &[&str]| {
             let mut command = Command::new("unshare");
-            command.args(own_network.then_some("--net")).args(program).stderr(Stdio::null());
+            command.args(options).args(program).stderr(Stdio::null());
             command
         };
         if !unshare(&["true"]).status().unwrap().success() {
@@ -111,21 +110,68 @@ mod tests {
         Some(child)
     }
 
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     #[test]
-    fn process_is_locked_once_in_any_network_namespace() {
-        for own_network in [false, true] {
-            let Some(mut child) = other(own_network) else { continue };
+    fn process_is_locked_once_in_any_namespace() {
+        for options in [&[][..], &["--net"], &["--mount-proc"]] {
+            let Some(child) = other(options) else { continue };
             let lock = ProcessLock::take(child.id()).unwrap();
             let refused = ProcessLock::take(child.id()).unwrap_err();
             let me = std::process::id();
             assert!(
                 matches!(refused, LiveError::Locked { by: Some(by), .. } if by == me),
-                "{refused}"
+                "{options:?}: {refused}"
             );
             drop(lock);
             ProcessLock::take(child.id()).unwrap();
-            child.kill().unwrap();
-            child.wait().unwrap();
+            end(child);
         }
+    }
+
+    #[test]
+    fn lock_is_on_the_file_that_the_process_sees() {
+        let Some(child) = other(&["--mount-proc"]) else {
+            return dbdyno_fuzz::skip("mount namespaces are not permitted");
+        };
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        let pid = child.id();
+        let locked = memory_file(pid).unwrap().metadata().unwrap().ino();
+        assert_eq!(locked, inode(Path::new(&format!("/proc/{pid}/root/proc/{pid}/mem"))));
+        assert_ne!(locked, inode(Path::new(&format!("/proc/{pid}/mem"))));
+        end(child);
+    }
+
+    #[test]
+    fn another_user_cannot_hold_the_lock() {
+        if !rustix::process::geteuid().is_root() {
+            return dbdyno_fuzz::skip("only root can start a process of another user");
+        }
+        let child = other(&[]).unwrap();
+        let pid = child.id();
+        let flock = || {
+            let mut command = Command::new("flock");
+            command.args(["--nonblock", &format!("/proc/{pid}/root/proc/{pid}/mem"), "true"]);
+            command.stderr(Stdio::null());
+            command
+        };
+        assert!(flock().status().unwrap().success());
+        assert!(!flock().uid(65534).gid(65534).status().unwrap().success());
+        let lock = ProcessLock::take(pid).unwrap();
+        assert!(!flock().status().unwrap().success());
+        drop(lock);
+        end(child);
+    }
+
+    #[test]
+    fn holder_is_found_by_its_file() {
+        let line = "1: FLOCK  ADVISORY  WRITE 31319 00:15:5032749 0 EOF";
+        assert_eq!(holder_in(line, "00:15:5032749"), Some(31319));
+        assert_eq!(holder_in(line, "00:15:503274"), None);
+        let waiting = "1: -> FLOCK  ADVISORY  WRITE 31320 00:15:5032749 0 EOF";
+        assert_eq!(holder_in(waiting, "00:15:5032749"), None);
     }
 }
