@@ -1,16 +1,14 @@
 //! The files of a run directory: their paths, whether they are this user's own, the lock, and copies.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError, read_dir, symlink_metadata};
 use std::io::{self, Error, ErrorKind, Read, Seek, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
 use crate::error::{ResultsError, database_error};
@@ -96,50 +94,21 @@ impl RunDirectory {
 }
 
 impl RunDirectory {
-    /// The directory, held open: whoever can change its path cannot lead what is written elsewhere.
+    /// Checks that an open directory, to which this path led, is a run of this user. Whoever can change the path cannot
+    /// lead what is written to the open directory elsewhere.
     ///
     /// # Errors
-    /// [`ResultsError::NotOwn`] if it is not a run of this user, or somebody else's link leads to it.
-    pub fn hold(&self) -> Result<File, ResultsError> {
-        // Without a slash at its end, which would follow a link.
-        let mut path: PathBuf = self.path().components().collect();
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source: Error| ResultsError::Io { path, source }
-        };
-        let open = |path: &Path| {
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            openat(CWD, path, flags, Mode::empty())
-                .map(File::from)
-                .map_err(|error| io(path)(error.into()))
-        };
-        let mut held = open(&path)?;
-        let mut metadata = held.metadata().map_err(io(&path))?;
-        // As many as the kernel follows.
-        for _ in 0..40 {
-            if !metadata.is_symlink() {
-                break;
-            }
-            check_owner(&path, &metadata)?;
-            let target =
-                readlinkat(&held, "", Vec::new()).map_err(|error| io(&path)(error.into()))?;
-            path =
-                path.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(target.as_bytes()));
-            held = open(&path)?;
-            metadata = held.metadata().map_err(io(&path))?;
-        }
-        if !metadata.is_dir() {
-            return Err(refused(&path, NotOwn::Kind("directory")));
-        }
-        check_owner(&path, &metadata)?;
+    /// [`ResultsError::NotOwn`] if it is not.
+    pub fn check_held(&self, held: BorrowedFd<'_>) -> Result<(), ResultsError> {
+        let path = self.path();
+        let held = Path::new("/proc/self/fd").join(held.as_raw_fd().to_string());
+        let io = |source| ResultsError::Io { path: path.to_owned(), source };
+        check_owner(path, &held.metadata().map_err(io)?)?;
         // A directory of the user that is no run could be anything.
-        let database =
-            Path::new("/proc/self/fd").join(held.as_raw_fd().to_string()).join("run.sqlite");
-        match stat(&database)? {
-            Some(metadata) if metadata.is_file() => check_owner(&path, &metadata)?,
-            _ => return Err(refused(&path, NotOwn::Kind("run"))),
+        match stat(&held.join("run.sqlite"))? {
+            Some(metadata) if metadata.is_file() => check_owner(path, &metadata),
+            _ => Err(refused(path, NotOwn::Kind("run"))),
         }
-        Ok(held)
     }
 }
 

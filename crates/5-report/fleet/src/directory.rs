@@ -23,7 +23,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use dbdyno_machine::safe_files::check_regular;
+use dbdyno_machine::safe_files::{SafeDir, UntrustedDir, check_regular};
 use dbdyno_results::{ResultsError, RunDirectory};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
@@ -48,6 +48,9 @@ pub enum FleetError {
     /// It belongs to another user, or others can write to it.
     #[error(transparent)]
     NotOwn(ResultsError),
+    /// Another user's link leads to it.
+    #[error(transparent)]
+    Link(#[from] UntrustedDir),
     /// Others could exchange what its jobs execute.
     #[error("the group of {} can write to it: use `chmod g-w`, because its jobs run as you", .0.display())]
     OfGroup(PathBuf),
@@ -84,6 +87,7 @@ impl FleetDirectory {
         experiment: &serde_json::Value,
         text: &str,
     ) -> Result<Self, FleetError> {
+        SafeDir::check_links(path)?;
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(at(path))?;
         // Jobs start in other directories.
@@ -100,6 +104,7 @@ impl FleetDirectory {
 
     /// Opens and locks the directory of a fleet run, to control it. The caller decides whether it is trusted.
     pub fn open(path: &Path) -> Result<(Self, FleetRecord), FleetError> {
+        SafeDir::check_links(path)?;
         let path = found(path)?;
         let directory = Self::locked(&path)?;
         let record = directory.record()?;
@@ -115,6 +120,7 @@ impl FleetDirectory {
 
     /// Does the same if the directory is this user's own, to take part in the fleet run.
     pub fn read_own(path: &Path) -> Result<(Self, FleetRecord), FleetError> {
+        SafeDir::check_links(path)?;
         let opened = Self::read(path)?;
         check_own(&opened.0.path)?;
         Ok(opened)
@@ -393,6 +399,26 @@ mod tests {
         assert!(matches!(FleetDirectory::open(&path), Err(FleetError::OfGroup(_))));
         assert!(matches!(FleetDirectory::read_own(&path), Err(FleetError::OfGroup(_))));
         FleetDirectory::read(&path).unwrap();
+    }
+
+    #[test]
+    fn fleet_run_behind_a_link_of_another_user_is_only_read() {
+        if !geteuid().is_root() {
+            return dbdyno_fuzz::skip("only root can give files away");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        drop(create(&dir.path().join("real/f")));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("real"), &link).unwrap();
+        let path = link.join("f");
+        FleetDirectory::read_own(&path).unwrap();
+        drop(FleetDirectory::open(&path).unwrap());
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        FleetDirectory::read(&path).unwrap();
+        let (own, opened) = (FleetDirectory::read_own(&path), FleetDirectory::open(&path));
+        for error in [own.unwrap_err(), opened.unwrap_err()] {
+            assert!(matches!(error, FleetError::Link(_)), "{error}");
+        }
     }
 
     #[test]

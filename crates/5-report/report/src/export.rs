@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use dbdyno_machine::safe_files::SafeDir;
-use dbdyno_results::{ResultsError, RunDirectory};
+use dbdyno_machine::safe_files::{SafeDir, Untrusted};
+use dbdyno_results::{NotOwn, ResultsError, RunDirectory};
 use serde::Serialize;
 
 pub use crate::sections::operations::relative_csv;
@@ -66,9 +66,18 @@ impl OutputDir {
     /// The directory of a run.
     ///
     /// # Errors
-    /// [`ResultsError::NotOwn`] if the run is not this user's: it is only read.
+    /// [`ResultsError::NotOwn`] if the run is not this user's, or is behind a link of another user: it is only read.
     pub fn of_run(path: &Path) -> Result<Self, ResultsError> {
-        Ok(Self { held: RunDirectory::at(path).hold()?.into(), path: path.to_owned() })
+        let held = SafeDir::open_for_output(path).map_err(|error| match error.reason {
+            Untrusted::Link { uid: owner }
+            | Untrusted::Owner { uid: owner, .. }
+            | Untrusted::Writable { uid: owner, .. } => {
+                ResultsError::NotOwn { path: error.component, why: NotOwn::Owner { owner } }
+            }
+            Untrusted::Io(source) => ResultsError::Io { path: error.path, source },
+        })?;
+        RunDirectory::at(path).check_held(held.as_fd())?;
+        Ok(Self { path: path.to_owned(), held: held.into() })
     }
 
     pub fn path(&self) -> &Path {
@@ -387,6 +396,22 @@ mod tests {
             let error = OutputDir::create(&named(way)).unwrap_err().to_string();
             assert!(error.contains("a symbolic link of another user"), "{way}: {error}");
         }
+    }
+
+    #[test]
+    fn run_behind_a_link_of_another_user_is_only_read() {
+        if !geteuid().is_root() {
+            return dbdyno_fuzz::skip("only root can give files away");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::create_dir_all(real.join("run")).unwrap();
+        fs::write(real.join("run/run.sqlite"), "").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        OutputDir::of_run(&link.join("run")).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        let error = OutputDir::of_run(&link.join("run")).unwrap_err();
+        assert!(matches!(error, ResultsError::NotOwn { .. }), "{error}");
     }
 
     #[test]

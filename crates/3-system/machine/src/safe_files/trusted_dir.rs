@@ -96,9 +96,14 @@ impl SafeDir {
         trusted(path, Rules::Output { create: true })
     }
 
+    /// As [`Self::create_for_output`], of a directory that exists.
+    pub fn open_for_output(path: &Path) -> Result<Self, UntrustedDir> {
+        trusted(path, Rules::Output { create: false })
+    }
+
     /// Fails if a component of a path is a symbolic link of another user. The path need not exist.
     pub fn check_links(path: &Path) -> Result<(), UntrustedDir> {
-        match trusted(path, Rules::Output { create: false }) {
+        match Self::open_for_output(path) {
             Err(error @ UntrustedDir { reason: Untrusted::Link { .. }, .. }) => Err(error),
             // Whatever else is wrong is said by whoever uses the path.
             _ => Ok(()),

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dbdyno_builds::{Commit, Fingerprint};
-use dbdyno_machine::safe_files::replace_file;
+use dbdyno_machine::safe_files::{SafeDir, replace_file};
 use dbdyno_results::RunDirectory;
 use dbdyno_stats::Estimate;
 use dbdyno_types::Metric;
@@ -235,6 +235,7 @@ pub(crate) struct BisectDirectory {
 impl BisectDirectory {
     /// Creates the directory, or opens an existing one, and locks it.
     pub fn open(path: &Path) -> Result<Self, BisectError> {
+        SafeDir::check_links(path).map_err(|error| BisectError::Unsuitable(error.to_string()))?;
         // Data under test must be private.
         DirBuilder::new()
             .recursive(true)

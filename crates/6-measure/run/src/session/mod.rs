@@ -53,6 +53,7 @@ pub fn start_run(
     options: &Options<'_>,
 ) -> Result<Outcome, RunError> {
     readiness::check_platform(experiment)?;
+    SafeDir::check_links(directory).map_err(|error| RunError::Other(error.to_string()))?;
     if stored_run::remove_empty_run(directory, experiment_text, &options.worker)? {
         let directory = directory.display();
         (options.progress)(RunEvent::Stage(format!(
@@ -63,7 +64,6 @@ pub fn start_run(
     script_data::assign(&mut experiment, &options.cancel, options.progress)?;
     let experiment = &experiment;
     let new_run = start::new_run(experiment, experiment_text);
-    SafeDir::check_links(directory).map_err(|error| RunError::Other(error.to_string()))?;
     let mut results = RunWriter::create(directory, &new_run)?;
     register(directory, results.identity().id.as_str());
     // Until the first is created.

@@ -39,6 +39,7 @@ pub(crate) fn open_stored_run(
     trust: bool,
 ) -> Result<(RunWriter, Experiment), RunError> {
     let reader = RunReader::open(directory)?;
+    SafeDir::check_links(directory).map_err(|error| RunError::Refused(error.to_string()))?;
     RunDirectory::at(directory).check_own()?;
     let is_imported = |origin: &OriginRecord| matches!(origin, OriginRecord::Imported { .. });
     if reader.candidates()?.iter().any(|one| one.origin.as_ref().is_some_and(is_imported)) {

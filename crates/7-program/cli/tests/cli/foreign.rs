@@ -90,6 +90,8 @@ fn nothing_is_written_to_the_run_of_another_user_or_where_his_link_leads() {
         std::os::unix::fs::lchown(&link, nobody, None).unwrap();
         call([Path::new("report"), &link.join("")]).assert_code(0);
         assert_eq!(files(&run), before);
+        resume(&link, &[]).assert_code(1).assert_prints("a symbolic link of another user");
+        call([Path::new("clean"), &link]).assert_code(1);
     }
     let (inner, own) = (test.path().join("inner"), test.path().join("own"));
     symlink(&run, &inner).unwrap();
