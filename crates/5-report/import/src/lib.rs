@@ -144,10 +144,10 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
 /// The group of unpublished microbenchmarks.
 const OTHER: &str = "other";
 
-/// Limit of candidates × microbenchmarks; published tables have up to a thousand.
-const MAX_PAIRS: usize = 10_000;
+/// Limit of candidates × microbenchmarks, as of any run; published tables have up to a thousand.
+const MAX_PAIRS: usize = 100_000;
 
-/// Refuses more candidates × microbenchmarks before anything compares them.
+/// Refuses more candidates × microbenchmarks before anything is stored.
 fn check_pairs(values: &[Value]) -> Result<(), ImportError> {
     let candidates: HashSet<&str> = values.iter().map(|value| value.candidate.as_str()).collect();
     let microbenchmarks: HashSet<(&str, u32)> =
@@ -224,7 +224,7 @@ fn store(
     words: Option<Warning>,
     text: String,
 ) -> Result<Imported, ImportError> {
-    let columns = columns(values);
+    let (columns, index) = (columns(values), index(values));
     let candidates = baseline_first(request, &columns)?;
     let catalog = Catalog::builtin();
     let (microbenchmarks, ungrouped) = microbenchmarks(&catalog, values)?;
@@ -251,17 +251,15 @@ fn store(
         },
     )?;
     writer.start_session(&session(request, values, words))?;
-    let records: Vec<CandidateRecord> =
-        candidates.iter().map(|name| candidate(name, &candidates[0], values)).collect();
+    let records: Vec<CandidateRecord> = candidates
+        .iter()
+        .zip(files_of(&candidates, values))
+        .map(|(name, files)| candidate(name, &candidates[0], &files))
+        .collect();
     writer.add_candidates(&records)?;
     for (microbenchmark, record) in (0..).zip(&microbenchmarks) {
         for (number, name) in (0..).zip(&candidates) {
-            let of_both = |value: &&Value| {
-                value.candidate == *name
-                    && value.microbenchmark == record.name
-                    && value.clients == record.clients
-            };
-            for value in values.iter().filter(of_both) {
+            for value in index.get(&key(name, record)).into_iter().flatten() {
                 writer.add_slice(&SliceRecord {
                     microbenchmark,
                     restart: 0,
@@ -275,13 +273,8 @@ fn store(
         }
         writer.set_done(microbenchmark)?;
     }
-    let is_of_baseline = |record: &&MicrobenchmarkRecord| {
-        values.iter().any(|value| {
-            value.candidate == candidates[0]
-                && (&value.microbenchmark, value.clients) == (&record.name, record.clients)
-        })
-    };
-    let without = microbenchmarks.iter().filter(|record| !is_of_baseline(record));
+    let without =
+        microbenchmarks.iter().filter(|record| !index.contains_key(&key(&candidates[0], record)));
     let mut without_baseline: Vec<String> = without.map(|record| record.name.clone()).collect();
     without_baseline.dedup();
     Ok(Imported {
@@ -291,6 +284,23 @@ fn store(
         values: values.len(),
         ungrouped,
     })
+}
+
+/// Candidate, microbenchmark and number of clients of a value.
+type Key<'v> = (&'v str, &'v str, u32);
+
+fn key<'v>(candidate: &'v str, record: &'v MicrobenchmarkRecord) -> Key<'v> {
+    (candidate, record.name.as_str(), record.clients)
+}
+
+/// The values of each candidate and microbenchmark, in their order. To search all of them for each would take minutes.
+fn index(values: &[Value]) -> HashMap<Key<'_>, Vec<&Value>> {
+    let mut index: HashMap<Key<'_>, Vec<&Value>> = HashMap::new();
+    for value in values {
+        let key = (&*value.candidate, &*value.microbenchmark, value.clients);
+        index.entry(key).or_default().push(value);
+    }
+    index
 }
 
 /// The first file's name without its suffix, and the number of the others.
@@ -319,13 +329,9 @@ fn clients(request: &Request, values: &[Value]) -> String {
 
 /// The candidates in the order of the values.
 fn columns(values: &[Value]) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for value in values {
-        if !found.contains(&value.candidate) {
-            found.push(value.candidate.clone());
-        }
-    }
-    found
+    let mut known = HashSet::new();
+    let names = values.iter().map(|value| &value.candidate);
+    names.filter(|name| known.insert(*name)).cloned().collect()
 }
 
 /// The candidates with the baseline before the others.
@@ -347,25 +353,29 @@ fn microbenchmarks(
     catalog: &Catalog,
     values: &[Value],
 ) -> Result<(Vec<MicrobenchmarkRecord>, Vec<String>), ImportError> {
-    let mut found: Vec<(&str, CatalogMatch)> = Vec::new();
+    let mut found: Vec<CatalogMatch> = Vec::new();
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
     let mut records: Vec<(usize, MicrobenchmarkRecord)> = Vec::new();
+    // The rows of a statement of each record.
+    let mut known: HashMap<(&str, u32), Option<u64>> = HashMap::new();
     let mut ungrouped = Vec::new();
     for value in values {
         let name = value.microbenchmark.as_str();
-        let at = found.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
-            found.push((name, look_up(catalog, name)));
+        let at = *by_name.entry(name).or_insert_with(|| {
+            let standing = look_up(catalog, name);
+            if standing.group.is_none() {
+                ungrouped.push(name.to_owned());
+            }
+            found.push(standing);
             found.len() - 1
         });
-        let standing = &found[at].1;
+        let standing = &found[at];
         let rows = matches!(value.measure, Measure::Table { .. }) && standing.counts_rows;
         // Values of such tables are in millions of rows: store them as if each statement read one
         // million.
         let rows = rows.then_some(1_000_000);
-        let same = |(_, record): &&(usize, MicrobenchmarkRecord)| {
-            record.name == name && record.clients == value.clients
-        };
-        match records.iter().find(same) {
-            Some((_, record)) if record.rows_read_per_statement != rows => {
+        match known.insert((name, value.clients), rows) {
+            Some(before) if before != rows => {
                 return Err(ImportError::Input(format!(
                     "{name} is given in million rows/s by a table and in statements/s by sysbench; \
                      import the two into runs of their own"
@@ -373,9 +383,6 @@ fn microbenchmarks(
             }
             Some(_) => {}
             None => {
-                if standing.group.is_none() && !ungrouped.contains(&value.microbenchmark) {
-                    ungrouped.push(value.microbenchmark.clone());
-                }
                 let record = MicrobenchmarkRecord {
                     name: name.to_owned(),
                     clients: value.clients,
@@ -394,21 +401,27 @@ fn microbenchmarks(
             }
         }
     }
-    records.sort_by_key(|(at, record)| (found[*at].1.index, *at, record.clients));
+    records.sort_by_key(|(at, record)| (found[*at].index, *at, record.clients));
     Ok((records.into_iter().map(|(_, record)| record).collect(), ungrouped))
 }
 
-fn candidate(name: &str, baseline: &str, values: &[Value]) -> CandidateRecord {
-    let mut files: Vec<String> = values
-        .iter()
-        .filter(|value| value.candidate == name)
-        .map(|value| value.file.display().to_string())
-        .collect();
-    files.dedup();
-    let more = files.len() - 1;
-    let file = match more {
-        0 => files.swap_remove(0),
-        _ => format!("{} and {more} more", files[0]),
+/// The files with values of each candidate, in their order.
+fn files_of<'v>(candidates: &[String], values: &'v [Value]) -> Vec<Vec<&'v Path>> {
+    let mut files: HashMap<&str, Vec<&Path>> = HashMap::new();
+    for value in values {
+        let of_candidate = files.entry(&value.candidate).or_default();
+        if of_candidate.last() != Some(&&*value.file) {
+            of_candidate.push(&value.file);
+        }
+    }
+    candidates.iter().map(|name| files.remove(&**name).unwrap_or_default()).collect()
+}
+
+fn candidate(name: &str, baseline: &str, files: &[&Path]) -> CandidateRecord {
+    let file = match files {
+        [] => String::new(),
+        [file] => file.display().to_string(),
+        [first, more @ ..] => format!("{} and {} more", first.display(), more.len()),
     };
     CandidateRecord {
         name: name.to_owned(),

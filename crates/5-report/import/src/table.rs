@@ -1,5 +1,6 @@
 //! Published tables: a column per candidate, a line per microbenchmark.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::ImportError;
@@ -102,7 +103,7 @@ const FIGURES: [&str; 15] = [
 pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, ImportError> {
     let wrong = |line: usize, what: String| at_line(path, line, &what, TABLE_HELP);
     let separator = Separator::of(text);
-    let mut legend: Vec<(&str, &str)> = Vec::new();
+    let mut legend: HashMap<&str, &str> = HashMap::new();
     let mut heading: Option<Heading<'_>> = None;
     let mut values = Vec::new();
     let mut after_blank = false;
@@ -120,7 +121,7 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
         if let Some((column, name)) = text.split_once(':')
             && column.trim().starts_with("col-")
         {
-            legend.push((column.trim(), name.trim()));
+            legend.insert(column.trim(), name.trim());
             continue;
         }
         let fields = separator.fields(text);
@@ -143,7 +144,7 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
             let is_heading = names.all(|name| !is_missing(name))
                 && heading.as_ref().is_none_or(|before| {
                     let ends = [fields[0], fields[fields.len() - 1]].map(str::to_lowercase);
-                    let unknown = |field: &&&str| !legend.iter().any(|(name, _)| name == *field);
+                    let unknown = |field: &&&str| !legend.contains_key(**field);
                     fields == before.fields
                         || ends.iter().any(|end| LABELS.contains(&end.as_str()))
                         || fields.len() > 1 && fields.iter().filter(unknown).count() <= 1
@@ -156,10 +157,7 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
             if let Some(figure) = fields.iter().find(is_figure) {
                 return Err(wrong(line, format!("the column `{figure}` is not a candidate")));
             }
-            let named = |field: &&str| {
-                let found = legend.iter().rev().find(|(column, _)| column == field);
-                found.map_or(*field, |(_, name)| *name).to_owned()
-            };
+            let named = |field: &&str| (*legend.get(*field).unwrap_or(field)).to_owned();
             let columns: Vec<String> = fields.iter().map(named).collect();
             if let Some(twice) = twice(&columns) {
                 return Err(wrong(line, format!("two columns are called `{twice}`")));
@@ -291,8 +289,8 @@ fn are_missing(fields: &[&str]) -> bool {
 }
 
 fn twice(columns: &[String]) -> Option<&String> {
-    let (at, _) = columns.iter().enumerate().find(|(at, name)| columns[..*at].contains(name))?;
-    columns.get(at)
+    let mut known = HashSet::new();
+    columns.iter().find(|name| !known.insert(*name))
 }
 
 #[cfg(test)]

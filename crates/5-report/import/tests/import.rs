@@ -361,15 +361,26 @@ fn damaged_files_are_imported_or_refused() {
 fn too_much_content_is_refused() {
     let dir = tempdir().unwrap();
     let file = dir.path().join("t.tsv");
-    let columns: Vec<String> = (0..200).map(|column| format!("c{column}")).collect();
-    let mut text = columns.join("\t") + "\n";
-    let line = ["1"; 200].join("\t");
-    for row in 0..100 {
-        text.push_str(&format!("{line}\tm{row}\n"));
+    let mut text = "first\n".to_owned();
+    for row in 0..1000 {
+        text.push_str(&format!("1\tm{row}\n"));
     }
+    let columns: Vec<String> = (0..200).map(|column| format!("c{column}")).collect();
+    text.push_str(&format!("\n{}\n{}\tm0\n", columns.join("\t"), ["1"; 200].join("\t")));
     fs::write(&file, text).unwrap();
     let error = import(&request(&dir, &[file])).unwrap_err().to_string();
-    assert!(error.contains("200 candidates × 100 microbenchmarks"), "{error}");
+    assert!(error.contains("201 candidates × 1000 microbenchmarks"), "{error}");
     let error = import(&request(&dir, &["/dev/zero".into()])).unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
+}
+
+#[test]
+fn table_of_20000_lines_is_imported() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("long.tsv");
+    let lines = (0..20_000).map(|row| format!("m{row}\t{}\n", 1_000 + row));
+    fs::write(&file, format!("test\tonly\n{}", lines.collect::<String>())).unwrap();
+    let imported = import(&request(&dir, &[file])).unwrap();
+    assert_eq!((imported.microbenchmarks, imported.values), (20_000, 20_000));
+    assert_eq!((imported.ungrouped.len(), imported.without_baseline.len()), (20_000, 0));
 }
