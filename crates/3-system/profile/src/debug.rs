@@ -66,6 +66,15 @@ mod tests {
 
     use super::*;
 
+    /// A library with debug information; `None` without a compiler.
+    fn library(directory: &Path) -> Option<PathBuf> {
+        let [source, library] = ["sum.c", "libsum.so"].map(|name| directory.join(name));
+        fs::write(&source, SOURCE).unwrap();
+        let arguments = ["-g", "-O1", "-shared", "-fPIC", "-o"];
+        let built = Command::new("gcc").args(arguments).args([&library, &source]).status();
+        built.is_ok_and(|status| status.success()).then_some(library)
+    }
+
     const SOURCE: &str = "
         static inline __attribute__((always_inline)) int twice(int n) { return n * 2 + (n ^ 77); }
         int sum(int n) { return twice(n) + 5; }
@@ -74,13 +83,9 @@ mod tests {
     #[test]
     fn inlined_functions_come_before_the_one_that_has_their_code() {
         let directory = tempfile::tempdir().unwrap();
-        let [source, library] = ["sum.c", "libsum.so"].map(|name| directory.path().join(name));
-        fs::write(&source, SOURCE).unwrap();
-        let arguments = ["-g", "-O1", "-shared", "-fPIC", "-o"];
-        let built = Command::new("gcc").args(arguments).args([&library, &source]).status();
-        if !built.is_ok_and(|status| status.success()) {
+        let Some(library) = library(directory.path()) else {
             return dbdyno_fuzz::skip("gcc is missing");
-        }
+        };
         let data = fs::read(&library).unwrap();
         let file = File::parse(&*data).unwrap();
         let debug = DebugInfo::read(&file, &library).unwrap();
@@ -92,5 +97,22 @@ mod tests {
         let of = |name: &str| (name.to_owned(), Some("sum.c".to_owned()));
         assert!(all.contains(&vec![of("twice"), of("sum")]), "{all:?}");
         assert!(debug.functions(1).is_empty());
+    }
+
+    #[test]
+    fn damaged_debug_information_is_read_or_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(library) = library(directory.path()) else {
+            return dbdyno_fuzz::skip("gcc is missing");
+        };
+        let data = fs::read(&library).unwrap();
+        dbdyno_fuzz::Fuzz::new(vec![data]).cases(128).run(|data| {
+            fs::write(&library, data).unwrap();
+            let Ok(file) = File::parse(data) else { return };
+            let Some(debug) = DebugInfo::read(&file, &library) else { return };
+            for address in (0x1000..0x1200).step_by(8) {
+                let _ = debug.functions(address);
+            }
+        });
     }
 }

@@ -219,6 +219,26 @@ mod tests {
         }
     }
 
+    /// A run of somebody else has the rules of its user.
+    #[test]
+    fn damaged_rules_are_used_or_refused() {
+        let rules = "*\t[k]\t(schedule|futex_wait)\tkernel: waits\n\
+                     mysql,mariadb\tmysqld,ha_*.so\trow_(search|sel)_[a-z]+$\tread path!\n\
+                     *\t*\t@a1.cc…a3.cc\t^\n";
+        let words = ["\t", "(a*)*", "(?=", "\\1", "{999}", "[^", "\u{fffd}", "!"];
+        let functions = [function("mysqld", Some(&"a".repeat(64))), function("mysqld", None)];
+        let stack = Stack { frames: vec![0, 1], samples: 1 };
+        // A regular expression may take 10 MB.
+        let fuzz = dbdyno_fuzz::Fuzz::new(vec![rules.into()]).max_memory(256 << 20);
+        fuzz.words(&words).cases(128).run(|rules| {
+            let rules = String::from_utf8_lossy(rules);
+            let _ = Layers::check(&rules);
+            if let Ok(layers) = Layers::parse(&rules, "mysql") {
+                let _ = layers.add_up(&functions, std::slice::from_ref(&stack));
+            }
+        });
+    }
+
     fn function(module: &str, name: Option<&str>) -> Function {
         let source = name.is_none().then(|| "row0sel.cc".to_owned());
         Function { module: module.to_owned(), name: name.map(str::to_owned), source, start: 0 }

@@ -385,6 +385,7 @@ mod tests {
     use std::ffi::c_char;
 
     use dbdyno_fuzz::Fuzz;
+    use framehop::{CacheNative, UnwindRegsNative};
 
     use super::*;
 
@@ -471,6 +472,35 @@ mod tests {
         let contents = Contents::parse(&data, None).unwrap();
         let mut symbols = contents.functions.iter().filter_map(|one| one.symbol.as_deref());
         assert!(symbols.any(|symbol| symbol.contains("gettime")));
-        Fuzz::new(vec![data]).run(|data| drop(Contents::parse(data, None)));
+        Fuzz::new(vec![data]).run(|data| {
+            if let Ok(contents) = Contents::parse(data, None) {
+                unwind(contents);
+            }
+        });
+    }
+
+    /// Unwinds stacks with the tables of a file. Every second word on them is an address of code, the others are of the
+    /// stack.
+    fn unwind(contents: Contents) {
+        const CODE: u64 = 0x10_0000;
+        const STACK: u64 = 0x7000_0000;
+        const SIZE: u64 = 4 << 10;
+        let path = "/damaged".to_owned();
+        let mapping = Mapping { range: (CODE, CODE + 2 * SIZE), offset: 0, path };
+        let mut files = Files::default();
+        files.0.insert((mapping.path.clone(), mapping.offset), Rc::new(contents));
+        let space = Space::of(std::process::id(), &[mapping], &mut files);
+        let mut read = |address: u64| match address.checked_sub(STACK) {
+            Some(offset) if offset < SIZE && offset % 16 < 8 => Ok(CODE + offset * 2),
+            Some(offset) if offset < SIZE => Ok(address + 8),
+            _ => Err(()),
+        };
+        let mut cache = CacheNative::<MayAllocateDuringUnwind>::new();
+        for address in (CODE..CODE + 2 * SIZE).step_by(199) {
+            let registers = UnwindRegsNative::new(address, STACK, STACK + 64);
+            let mut all = space.unwinder.iter_frames(address, registers, &mut cache, &mut read);
+            let _ = (0..256).take_while(|_| matches!(all.next(), Ok(Some(_)))).count();
+            let _ = space.is_start(address);
+        }
     }
 }

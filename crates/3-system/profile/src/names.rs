@@ -1,6 +1,7 @@
 //! Names of functions as people write them.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use cpp_demangle::{DemangleOptions, Symbol};
 use dbdyno_types::profile::{BETWEEN, Frame, Function, ModuleBuild, Profile};
@@ -26,9 +27,13 @@ pub(crate) const STUB: &str = "@plt";
 
 /// The name of a function in its language, without arguments and without what compilers append to copies.
 pub fn demangled(symbol: &str) -> String {
-    if let Some(symbol) = symbol.strip_suffix(STUB) {
-        return demangled(symbol) + STUB;
+    match symbol.strip_suffix(STUB) {
+        Some(symbol) => name_of(symbol) + STUB,
+        None => name_of(symbol),
     }
+}
+
+fn name_of(symbol: &str) -> String {
     let end = CLONES.iter().filter_map(|clone| symbol.find(clone)).min().unwrap_or(symbol.len());
     let symbol = &symbol[..end];
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
@@ -36,9 +41,27 @@ pub fn demangled(symbol: &str) -> String {
     }
     let options = DemangleOptions::new().no_params().no_return_type();
     let parsed = symbol.starts_with("_Z").then(|| Symbol::new(symbol).ok()).flatten();
-    parsed
-        .and_then(|parsed| parsed.demangle_with_options(&options).ok())
-        .unwrap_or_else(|| symbol.to_owned())
+    let mut name = Limited(String::new());
+    match parsed.map(|parsed| parsed.structured_demangle(&mut name, &options)) {
+        Some(Ok(())) => name.0,
+        _ => symbol.to_owned(),
+    }
+}
+
+/// A name of at most [`LONGEST`]: a short symbol can refer to its parts so often that they would fill the memory.
+struct Limited(String);
+
+/// Bytes of a name at most; those of templates have some thousands.
+const LONGEST: usize = 64 << 10;
+
+impl fmt::Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 /// The stacks of a profile with the titles by which they are compared.
@@ -180,6 +203,7 @@ fn of_c_library(name: &str) -> &str {
 fn folded(name: &str) -> String {
     let mut short = String::with_capacity(name.len());
     let mut rest = name;
+    let ends = ends_of_arguments(name);
     while let Some(at) = rest.find('<') {
         short.push_str(&rest[..at]);
         rest = &rest[at..];
@@ -188,7 +212,8 @@ fn folded(name: &str) -> String {
         let of_what = short.trim_end();
         let has_arguments =
             of_what.ends_with(|sign: char| sign.is_ascii_alphanumeric() || "_])<=>".contains(sign));
-        let (shown, length) = match arguments(rest) {
+        let start = name.len() - rest.len();
+        let (shown, length) = match ends.get(&start).map(|end| end - start) {
             _ if is_operator => {
                 let length = rest.find(|sign: char| !"<=>".contains(sign)).unwrap_or(rest.len());
                 (&rest[..length], length)
@@ -202,20 +227,19 @@ fn folded(name: &str) -> String {
     short + rest
 }
 
-/// The length of the list of arguments with which a text begins; `None` if it does not end.
-fn arguments(text: &str) -> Option<usize> {
-    let mut depth = 0_usize;
+/// Where the lists of arguments that begin at these positions of a text end; not those without an end.
+fn ends_of_arguments(text: &str) -> HashMap<usize, usize> {
+    let (mut open, mut ends) = (Vec::new(), HashMap::new());
     let mut before = ' ';
     for (at, sign) in text.char_indices() {
         match sign {
-            '<' => depth += 1,
-            '>' if before != '-' && depth == 1 => return Some(at + 1),
-            '>' if before != '-' => depth -= 1,
+            '<' => open.push(at),
+            '>' if before != '-' => ends.extend(open.pop().map(|start| (start, at + 1))),
             _ => {}
         }
         before = sign;
     }
-    None
+    ends
 }
 
 #[cfg(test)]
@@ -275,6 +299,34 @@ mod tests {
         ] {
             assert_eq!(folded(name), short);
         }
+    }
+
+    /// Names are of files and runs of others.
+    #[test]
+    fn damaged_names_are_shown() {
+        let symbols = [
+            "_ZN7handler13ha_index_nextEPh.cold@plt",
+            "_ZNSt6vectorIiSaIiEE9push_backERKi",
+            "_ZN4core6option15Option$LT$T$GT$4take17h0123456789abcdefE",
+            "std::operator<< <std::map<int, int>::operator-> >",
+        ];
+        let samples = symbols.map(|symbol| symbol.as_bytes().to_vec()).to_vec();
+        let words = ["@plt", "_ZN", "S_", "I", "E", "<", "->", "$LT$", "18446744073709551615"];
+        dbdyno_fuzz::Fuzz::new(samples).words(&words).run(|symbol| {
+            let symbol = String::from_utf8_lossy(symbol);
+            let _ = folded(&demangled(&symbol));
+            let _ = folded(of_c_library(&symbol));
+        });
+    }
+
+    #[test]
+    fn long_names_take_neither_stack_nor_time() {
+        for part in [STUB, "a<", "a->"] {
+            let name = part.repeat(300_000);
+            assert_eq!(folded(&demangled(&name)), name);
+        }
+        let symbol = format!("_ZN{}{}1aEv", LONGEST, "x".repeat(LONGEST));
+        assert_eq!(demangled(&symbol), symbol);
     }
 
     #[test]

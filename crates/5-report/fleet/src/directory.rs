@@ -421,6 +421,30 @@ mod tests {
         }
     }
 
+    /// The directory may be of another user, who wrote what is in it.
+    #[test]
+    fn damaged_files_are_read_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = create(&dir.path().join("f"));
+        let result = TaskResult {
+            fleet: "5eed".to_owned(),
+            task: "n001".to_owned(),
+            attempt: 1,
+            node: "n001".to_owned(),
+            measured: 7,
+            end: TaskEnd::Failed { reason: "full".to_owned(), retry: true },
+        };
+        let record = directory.path().join(RECORD);
+        let samples = vec![fs::read(&record).unwrap(), serde_json::to_vec(&result).unwrap()];
+        let words = ["null", "-1", "1e400", "[[[[", "18446744073709551615", "../", "\"end\":"];
+        dbdyno_fuzz::Fuzz::new(samples).words(&words).run(|content| {
+            fs::write(&record, content).unwrap();
+            let _ = directory.record();
+            let _ = files::read_json::<TaskResult>(directory.path(), RECORD);
+            let _ = files::read_json::<Claim>(directory.path(), RECORD);
+        });
+    }
+
     #[test]
     fn program_that_was_exchanged_is_copied_again() {
         let dir = tempfile::tempdir().unwrap();

@@ -236,6 +236,13 @@ mod tests {
     }
 
     #[test]
+    fn damaged_records_of_switches_are_parsed_if_they_are_whole() {
+        dbdyno_fuzz::Fuzz::new(vec![vec![7; 24]]).run(|record| {
+            assert_eq!(Switch::parse(OUT, record).is_some(), record.len() >= 24);
+        });
+    }
+
+    #[test]
     fn stacks_are_copied_less_often_the_more_switches_there_are() {
         assert_eq!([0.0, 1_000.0, 3_000.0, 30_000.0, 1e9].map(period_for), [1, 1, 3, 31, 127]);
     }
