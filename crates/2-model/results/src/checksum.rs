@@ -13,7 +13,11 @@ pub const REMOVE_CHECKSUMS: &str = "UPDATE microbenchmark SET checksum = NULL; \
                                     UPDATE state_snapshot SET checksum = NULL; \
                                     UPDATE slice SET checksum = NULL; \
                                     UPDATE insert_step SET checksum = NULL; \
-                                    UPDATE insert_second SET checksum = NULL";
+                                    UPDATE insert_second SET checksum = NULL; \
+                                    UPDATE plan SET checksum = NULL; \
+                                    UPDATE profile SET checksum = NULL; \
+                                    UPDATE waits SET checksum = NULL; \
+                                    UPDATE executed SET checksum = NULL";
 
 /// A row that differs from what was stored.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +45,11 @@ pub(crate) fn changed(row: &Row<'_>, table: &'static str, key: &[&str]) -> Error
 pub(crate) struct Layout {
     /// With the beginning of the checksum of their values.
     columns: Vec<(String, Hasher)>,
+}
+
+/// Compares a row of `SELECT *` of a query that is executed once with its checksum, if it has one.
+pub(crate) fn check(row: &Row<'_>, table: &'static str, key: &[&str]) -> Result<()> {
+    Layout::of(row.as_ref()).check(row, table, key, 0)
 }
 
 impl Layout {
@@ -176,7 +185,7 @@ pub(crate) fn store(database: &Connection, table: &str, id: i64) -> Result<()> {
 }
 
 /// Tables whose rows have one.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 12] = [
     "microbenchmark",
     "candidate",
     "meta",
@@ -185,6 +194,10 @@ const TABLES: [&str; 8] = [
     "state_snapshot",
     "insert_step",
     "insert_second",
+    "plan",
+    "profile",
+    "waits",
+    "executed",
 ];
 
 /// Adds the column to tables of earlier versions.

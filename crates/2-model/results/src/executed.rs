@@ -1,10 +1,11 @@
 //! Executed instructions: written as they are counted, read for reports.
 
 use dbdyno_types::executed::Executed;
-use rusqlite::params;
 
+use crate::checksum;
 use crate::error::ResultsError;
 use crate::reader::RunReader;
+use crate::schema::replace;
 use crate::writer::RunWriter;
 
 impl RunWriter {
@@ -16,8 +17,13 @@ impl RunWriter {
     ) -> Result<(), ResultsError> {
         let json = serde_json::to_string(executed).expect("it has only texts and numbers");
         self.write("storing executed instructions", |database| {
-            let sql = "INSERT OR REPLACE INTO executed VALUES (?1, ?2, ?3, ?4)";
-            database.execute(sql, params![microbenchmark, candidate, restart, json]).map(drop)
+            let row = vec![
+                ("microbenchmark", microbenchmark.into()),
+                ("candidate", candidate.into()),
+                ("restart", restart.into()),
+                ("json", json.into()),
+            ];
+            replace(database, "executed", row)
         })
     }
 }
@@ -28,10 +34,11 @@ impl RunReader {
         if !self.has_table("executed")? {
             return Ok(Vec::new());
         }
-        let sql = "SELECT candidate, restart, json FROM executed \
-             WHERE microbenchmark = ?1 ORDER BY candidate, restart";
-        let rows: Vec<(u32, u32, String)> = self
-            .rows_with(sql, [microbenchmark], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let sql = "SELECT * FROM executed WHERE microbenchmark = ?1 ORDER BY candidate, restart";
+        let rows: Vec<(u32, u32, String)> = self.rows_with(sql, [microbenchmark], |row| {
+            checksum::check(row, "executed", &["microbenchmark", "candidate", "restart"])?;
+            Ok((row.get("candidate")?, row.get("restart")?, row.get("json")?))
+        })?;
         let parsed = |(candidate, restart, json): (u32, u32, String)| {
             let executed: Executed = self.parse("executed instructions", &json)?;
             Ok((candidate, restart, executed))

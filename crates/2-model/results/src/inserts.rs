@@ -141,9 +141,8 @@ impl RunReader {
     /// The started steps, in order of execution.
     pub fn insert_steps(&self) -> Result<Vec<InsertStepRecord>, ResultsError> {
         let rows = self.rows("SELECT * FROM insert_step ORDER BY id", |row| {
-            let layout = Layout::of(row.as_ref());
-            layout.check(row, "insert_step", &["id"], 0)?;
-            let step = InsertStepRecord::from_row(row, &layout)?;
+            checksum::check(row, "insert_step", &["id"])?;
+            let step = InsertStepRecord::from_row(row, &Layout::of(row.as_ref()))?;
             let step = InsertStepRecord { id: row.get("id")?, ..step };
             let json: Option<String> = if row.get("done")? { row.get("json")? } else { None };
             Ok((step, json))

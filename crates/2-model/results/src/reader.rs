@@ -35,7 +35,7 @@ impl RunReader {
         untrusted::check_references(&database, path)?;
         let reader = Self { directory, database };
         // All of them, because a row with another key would be missing.
-        reader.rows("SELECT * FROM meta", |row| checksum::check(row, "meta", &["key"], 0))?;
+        reader.rows("SELECT * FROM meta", |row| checksum::check(row, "meta", &["key"]))?;
         Ok(reader)
     }
 
@@ -160,7 +160,7 @@ impl RunReader {
 
     pub fn sessions(&self) -> Result<Vec<SessionRecord>, ResultsError> {
         let rows = self.rows("SELECT * FROM session ORDER BY id", |row| {
-            checksum::check(row, "session", &["id"], 0)?;
+            checksum::check(row, "session", &["id"])?;
             Ok((row.get::<_, String>("json")?, row.get::<_, i64>("elapsed_ns")?))
         })?;
         rows.into_iter()
@@ -204,7 +204,7 @@ impl RunReader {
     /// All state snapshots, in order.
     pub fn state_snapshots(&self) -> Result<Vec<StateSnapshotRecord>, ResultsError> {
         let rows = self.rows("SELECT * FROM state_snapshot ORDER BY id", |row| {
-            checksum::check(row, "state_snapshot", &["id"], 0)?;
+            checksum::check(row, "state_snapshot", &["id"])?;
             Ok((row.get("candidate")?, row.get("at")?, row.get::<_, String>("json")?))
         })?;
         rows.into_iter()

@@ -213,6 +213,7 @@ CREATE TABLE IF NOT EXISTS plan (
     statement INTEGER NOT NULL,      -- its number in the microbenchmark, from 1
     sql TEXT NOT NULL,
     lines TEXT NOT NULL,             -- of the plan, without estimates
+    checksum INTEGER,                -- of the row; NULL in runs of earlier versions
     PRIMARY KEY (microbenchmark, candidate, restart, statement)
 ) WITHOUT ROWID;
 
@@ -223,6 +224,7 @@ CREATE TABLE IF NOT EXISTS profile (
     statements INTEGER NOT NULL,     -- in the timed parts that were sampled
     cpu_ns INTEGER NOT NULL,         -- of the system under test meanwhile
     json TEXT NOT NULL,              -- functions and stacks
+    checksum INTEGER,                -- of the row; NULL in runs of earlier versions
     PRIMARY KEY (microbenchmark, candidate, restart)
 );
 
@@ -231,6 +233,7 @@ CREATE TABLE IF NOT EXISTS waits (
     candidate INTEGER NOT NULL REFERENCES candidate,
     restart INTEGER NOT NULL,
     json TEXT NOT NULL,              -- times by slice and kind, stacks
+    checksum INTEGER,                -- of the row; NULL in runs of earlier versions
     PRIMARY KEY (microbenchmark, candidate, restart)
 );
 
@@ -256,6 +259,7 @@ CREATE TABLE IF NOT EXISTS executed (
     candidate INTEGER NOT NULL REFERENCES candidate,
     restart INTEGER NOT NULL,
     json TEXT NOT NULL,              -- instructions by function, or why they were not counted
+    checksum INTEGER,                -- of the row; NULL in runs of earlier versions
     PRIMARY KEY (microbenchmark, candidate, restart)
 ) WITHOUT ROWID;
 ";
@@ -334,7 +338,7 @@ macro_rules! insert {
     ($database:expr, $table:literal { $($column:literal: $value:expr,)* }) => {
         crate::schema::insert_row(
             $database,
-            $table,
+            ("INSERT", $table),
             &[$(($column, &$value as &dyn rusqlite::ToSql)),*],
         )
     };
@@ -344,12 +348,12 @@ pub(crate) use insert;
 /// Insert a row with these names and values of columns.
 pub(crate) fn insert_row(
     database: &Connection,
-    table: &str,
+    (verb, table): (&str, &str),
     row: &[(&str, &dyn ToSql)],
 ) -> Result<()> {
     let columns: Vec<&str> = row.iter().map(|(column, _)| *column).collect();
     let (columns, values) = (columns.join(", "), vec!["?"; row.len()].join(", "));
-    let sql = format!("INSERT INTO {table} ({columns}) VALUES ({values})");
+    let sql = format!("{verb} INTO {table} ({columns}) VALUES ({values})");
     let mut insert = database.prepare_cached(&sql)?;
     insert.execute(params_from_iter(row.iter().map(|(_, value)| value))).map(drop)
 }
@@ -373,14 +377,32 @@ pub(crate) trait Record: Clone + Default {
     fn insert(&self, database: &Connection, table: &str, owner: (&'static str, i64)) -> Result<()> {
         let mut columns = Columns::Write(vec![(owner.0, owner.1.into())]);
         self.clone().list(&mut columns)?;
-        let Columns::Write(mut values) = columns else { unreachable!("columns are written") };
-        let checksums = values.iter().map(|(column, value)| of_value(column, value.into()));
-        let checksum = checksums.fold(self.checksum_of_parts(), u32::wrapping_add);
-        values.push(("checksum", checksum.into()));
-        let row: Vec<(&str, &dyn ToSql)> =
-            values.iter().map(|(column, value)| (*column, value as &dyn ToSql)).collect();
-        insert_row(database, table, &row)
+        let Columns::Write(values) = columns else { unreachable!("columns are written") };
+        insert_with_checksum(database, ("INSERT", table), values, self.checksum_of_parts())
     }
+}
+
+/// Insert a row, or replace that with its key, with its checksum.
+pub(crate) fn replace(
+    database: &Connection,
+    table: &str,
+    values: Vec<(&'static str, Value)>,
+) -> Result<()> {
+    insert_with_checksum(database, ("INSERT OR REPLACE", table), values, 0)
+}
+
+fn insert_with_checksum(
+    database: &Connection,
+    (verb, table): (&str, &str),
+    mut values: Vec<(&'static str, Value)>,
+    of_parts: u32,
+) -> Result<()> {
+    let checksums = values.iter().map(|(column, value)| of_value(column, value.into()));
+    let checksum = checksums.fold(of_parts, u32::wrapping_add);
+    values.push(("checksum", checksum.into()));
+    let row: Vec<(&str, &dyn ToSql)> =
+        values.iter().map(|(column, value)| (*column, value as &dyn ToSql)).collect();
+    insert_row(database, (verb, table), &row)
 }
 
 /// The columns of a row.

@@ -11,7 +11,7 @@ use crate::checksum::{self, Layout};
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
 use crate::records::{EngineCountsRecord, ProfileRecord, SliceRecord, StatementRecord};
-use crate::schema::{Columns, Record, Stored as _, insert};
+use crate::schema::{Columns, Record, Stored as _, insert, replace};
 use crate::writer::RunWriter;
 
 impl Record for SliceRecord {
@@ -73,13 +73,17 @@ impl RunWriter {
         plans: &[StatementPlan],
     ) -> Result<(), ResultsError> {
         self.write("storing plans", |database| {
-            let sql = "INSERT OR REPLACE INTO plan VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-            let mut insert = database.prepare_cached(sql)?;
-            for StatementPlan { number, sql, lines } in plans {
-                let lines = lines.join("\n");
-                insert.execute(params![microbenchmark, candidate, restart, number, sql, lines])?;
-            }
-            Ok(())
+            plans.iter().try_for_each(|StatementPlan { number, sql, lines }| {
+                let row = vec![
+                    ("microbenchmark", microbenchmark.into()),
+                    ("candidate", candidate.into()),
+                    ("restart", restart.into()),
+                    ("statement", (*number).into()),
+                    ("sql", sql.clone().into()),
+                    ("lines", lines.join("\n").into()),
+                ];
+                replace(database, "plan", row)
+            })
         })
     }
 
@@ -91,11 +95,15 @@ impl RunWriter {
     ) -> Result<(), ResultsError> {
         let json = serde_json::to_string(profile).expect("a profile has only texts and numbers");
         self.write("storing a profile", |database| {
-            let sql = "INSERT OR REPLACE INTO profile VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-            let (statements, cpu) = (statements.cast_signed(), cpu.as_nanos().cast_signed());
-            database
-                .execute(sql, params![microbenchmark, candidate, restart, statements, cpu, json])
-                .map(drop)
+            let row = vec![
+                ("microbenchmark", microbenchmark.into()),
+                ("candidate", (*candidate).into()),
+                ("restart", (*restart).into()),
+                ("statements", statements.cast_signed().into()),
+                ("cpu_ns", cpu.as_nanos().cast_signed().into()),
+                ("json", json.into()),
+            ];
+            replace(database, "profile", row)
         })
     }
 
@@ -158,16 +166,17 @@ impl RunReader {
         if !self.has_table("profile")? {
             return Ok(Vec::new());
         }
-        let sql = "SELECT candidate, restart, statements, cpu_ns, json FROM profile \
-             WHERE microbenchmark = ?1 ORDER BY candidate, restart";
-        let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::cast_unsigned);
+        let sql = "SELECT * FROM profile WHERE microbenchmark = ?1 ORDER BY candidate, restart";
+        let number =
+            |row: &rusqlite::Row<'_>, name| row.get::<_, i64>(name).map(i64::cast_unsigned);
         let rows = self.rows_with(sql, [microbenchmark], |row| {
+            checksum::check(row, "profile", &["microbenchmark", "candidate", "restart"])?;
             Ok((
-                row.get(0)?,
-                row.get(1)?,
-                number(row, 2)?,
-                number(row, 3)?,
-                row.get::<_, String>(4)?,
+                row.get("candidate")?,
+                row.get("restart")?,
+                number(row, "statements")?,
+                number(row, "cpu_ns")?,
+                row.get::<_, String>("json")?,
             ))
         })?;
         let record = |(candidate, restart, statements, cpu, json): (u32, u32, u64, u64, String)| {
@@ -198,13 +207,15 @@ impl RunReader {
         if !self.has_table("plan")? {
             return Ok(Vec::new());
         }
-        let sql = "SELECT candidate, restart, statement, sql, lines FROM plan \
-             WHERE microbenchmark = ?1 ORDER BY candidate, restart, statement";
+        let sql = "SELECT * FROM plan WHERE microbenchmark = ?1 \
+                   ORDER BY candidate, restart, statement";
+        let key = ["microbenchmark", "candidate", "restart", "statement"];
         self.rows_with(sql, [microbenchmark], |row| {
-            let lines: String = row.get(4)?;
+            checksum::check(row, "plan", &key)?;
+            let lines: String = row.get("lines")?;
             let lines = lines.lines().map(str::to_owned).collect();
-            let plan = StatementPlan { number: row.get(2)?, sql: row.get(3)?, lines };
-            Ok((row.get(0)?, row.get(1)?, plan))
+            let plan = StatementPlan { number: row.get("statement")?, sql: row.get("sql")?, lines };
+            Ok((row.get("candidate")?, row.get("restart")?, plan))
         })
     }
 

@@ -1,10 +1,11 @@
 //! Where candidates wait.
 
 use dbdyno_types::profile::Waits;
-use rusqlite::params;
 
+use crate::checksum;
 use crate::error::ResultsError;
 use crate::reader::RunReader;
+use crate::schema::replace;
 use crate::writer::RunWriter;
 
 /// Where a candidate waited on a microbenchmark in one start.
@@ -26,8 +27,13 @@ impl RunWriter {
     ) -> Result<(), ResultsError> {
         let json = serde_json::to_string(waits).expect("waits have only texts and numbers");
         self.write("storing waits", |database| {
-            let sql = "INSERT OR REPLACE INTO waits VALUES (?1, ?2, ?3, ?4)";
-            database.execute(sql, params![microbenchmark, candidate, restart, json]).map(drop)
+            let row = vec![
+                ("microbenchmark", microbenchmark.into()),
+                ("candidate", candidate.into()),
+                ("restart", restart.into()),
+                ("json", json.into()),
+            ];
+            replace(database, "waits", row)
         })
     }
 }
@@ -38,10 +44,10 @@ impl RunReader {
         if !self.has_table("waits")? {
             return Ok(Vec::new());
         }
-        let sql = "SELECT candidate, restart, json FROM waits \
-             WHERE microbenchmark = ?1 ORDER BY candidate, restart";
+        let sql = "SELECT * FROM waits WHERE microbenchmark = ?1 ORDER BY candidate, restart";
         let rows = self.rows_with(sql, [microbenchmark], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+            checksum::check(row, "waits", &["microbenchmark", "candidate", "restart"])?;
+            Ok((row.get("candidate")?, row.get("restart")?, row.get::<_, String>("json")?))
         })?;
         let record = |(candidate, restart, json): (u32, u32, String)| {
             Ok(WaitsRecord { candidate, restart, waits: self.parse("waits", &json)? })

@@ -222,8 +222,13 @@ mod tests {
     #[test]
     fn lost_records_are_told_with_their_share() {
         let of = |records| {
-            let total =
-                WaitRow { us: 1.0, baseline_us: 1.0, half_width_us: None, name: String::new() };
+            let total = WaitRow {
+                us: 1.0,
+                baseline_us: 1.0,
+                half_width_us: None,
+                control_us: None,
+                name: String::new(),
+            };
             let mut waits = WaitsDifference {
                 in_intervals: None,
                 lost: 12,
