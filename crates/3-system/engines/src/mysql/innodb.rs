@@ -6,7 +6,7 @@ use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, Error};
 
 use super::{number, state};
-use crate::{column, wait_until_settled};
+use crate::{column, failed, wait_until_settled};
 
 /// Limit for writing back and purging.
 const TIMEOUT: Duration = Duration::from_secs(1_200);
@@ -26,13 +26,34 @@ const WRITE_BACK: [(&str, &str); 4] = [
     ("innodb_max_dirty_pages_pct", "0"),
 ];
 
-/// Makes MySQL shorten the history after every batch of purging. By default it does so after 128
-/// batches, and an idle server takes a minute for them. MariaDB has [`WAKE_PURGE`].
+/// Shortens the history after every batch of purging. By default it is shortened after 128 batches, and an idle server
+/// takes a minute for them.
 const SHORTEN_HISTORY: (&str, &str) = ("innodb_purge_rseg_truncate_frequency", "1");
 
 /// The setting by which MariaDB purges at once, and returns when fewer transactions than its value are
 /// left. An idle MariaDB 10.5 purges nothing by itself.
 const WAKE_PURGE: &str = "innodb_max_purge_lag_wait";
+
+/// How a server purges, by the settings that it has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purging {
+    /// With [`WAKE_PURGE`]: MariaDB since 10.5.
+    Woken,
+    /// With [`SHORTEN_HISTORY`]: MySQL since 5.7, older MariaDB.
+    Shortened,
+    /// Without both, as MySQL 5.6, whose history also has purged transactions: an idle server keeps them.
+    Unlisted,
+}
+
+impl Purging {
+    fn of(connection: &mut MySqlConnection) -> Result<Self, Error> {
+        if knows(connection, WAKE_PURGE)? {
+            return Ok(Self::Woken);
+        }
+        let (name, _) = SHORTEN_HISTORY;
+        Ok(if knows(connection, name)? { Self::Shortened } else { Self::Unlisted })
+    }
+}
 
 /// The length of the history list: transactions whose old row versions are kept.
 const HISTORY: &str =
@@ -40,17 +61,15 @@ const HISTORY: &str =
 
 pub(super) fn settle(connection: &mut MySqlConnection) -> Result<(), Error> {
     let mut before = Vec::new();
-    let is_mariadb =
-        column(connection, "SELECT VERSION()")?.iter().any(|version| version.contains("MariaDB"));
-    let can_purge = is_mariadb && knows(connection, WAKE_PURGE)?;
-    let shorten = (!is_mariadb).then_some(SHORTEN_HISTORY);
+    let purging = Purging::of(connection)?;
+    let shorten = (purging == Purging::Shortened).then_some(SHORTEN_HISTORY);
     let mut result = (|| {
         for (name, value) in WRITE_BACK.into_iter().chain(shorten) {
             let was = column(connection, &format!("SELECT @@GLOBAL.{name}"))?;
             before.extend(was.into_iter().next().map(|was| (name, was)));
             connection.run(&format!("SET GLOBAL {name} = {value}"))?;
         }
-        wait(connection, can_purge)
+        wait(connection, purging)
     })();
     // All of them, even after an error. In reverse order, because the two of each pair limit each other.
     for (name, was) in before.iter().rev() {
@@ -73,18 +92,21 @@ fn purge(connection: &mut MySqlConnection) -> Result<(), Error> {
     connection.run("SET SESSION max_statement_time = DEFAULT")
 }
 
-fn wait(connection: &mut MySqlConnection, can_purge: bool) -> Result<(), Error> {
+fn wait(connection: &mut MySqlConnection, purging: Purging) -> Result<(), Error> {
     let mut settled_since = None;
     wait_until_settled("settling InnoDB", TIMEOUT, || {
         let dirty = dirty_pages(connection)?;
-        let history = number(connection, HISTORY)?;
+        let history = match purging {
+            Purging::Unlisted => unpurged(connection)?,
+            Purging::Woken | Purging::Shortened => number(connection, HISTORY)?,
+        };
         if dirty > TOLERATED || history > TOLERATED {
             settled_since = None;
         } else if settled_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED_FOR {
             // Purging the last transactions may dirty pages again.
             return Ok(None);
         }
-        if can_purge && history > TOLERATED {
+        if purging == Purging::Woken && history > TOLERATED {
             purge(connection)?;
         }
         Ok(Some(format!(
@@ -92,6 +114,27 @@ fn wait(connection: &mut MySqlConnection, can_purge: bool) -> Result<(), Error> 
              transactions and slow storage"
         )))
     })
+}
+
+/// The transactions that are not purged, by the status of MySQL 5.6.
+fn unpurged(connection: &mut MySqlConnection) -> Result<u64, Error> {
+    let sql = "SHOW ENGINE INNODB STATUS";
+    // Columns: type, name, status.
+    let rows = connection.query(sql)?;
+    let status = rows.into_iter().next().and_then(|row| row.into_iter().nth(2)).flatten();
+    status.as_deref().and_then(transactions_left).ok_or_else(|| {
+        failed(format!("executing {sql}"), "it does not say which transactions are purged")
+    })
+}
+
+/// The difference of the next transaction's number and of that up to which all are purged.
+fn transactions_left(status: &str) -> Option<u64> {
+    let number_after = |label: &str| -> Option<u64> {
+        let (_, rest) = status.split_once(label)?;
+        rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
+    };
+    let next = number_after("Trx id counter ")?;
+    Some(next.saturating_sub(number_after("Purge done for trx's n:o < ")?))
 }
 
 fn dirty_pages(connection: &mut MySqlConnection) -> Result<u64, Error> {
@@ -112,4 +155,22 @@ pub(super) fn figures(connection: &mut MySqlConnection) -> Result<Vec<(String, u
     )?;
     figures.push(("history_length".to_owned(), number(connection, HISTORY)?));
     Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transactions_left_are_read_from_the_status() {
+        let status = |next: u64, done: u64| {
+            format!(
+                "------------\nTRANSACTIONS\n------------\nTrx id counter {next}\nPurge done for \
+                 trx's n:o < {done} undo n:o < 0 state: running but idle\nHistory list length 469\n"
+            )
+        };
+        assert_eq!(transactions_left(&status(2556, 2053)), Some(503));
+        assert_eq!(transactions_left(&status(2558, 2558)), Some(0));
+        assert_eq!(transactions_left("Trx id counter 0 1234\n"), None);
+    }
 }

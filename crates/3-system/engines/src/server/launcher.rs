@@ -57,7 +57,15 @@ impl Launcher {
     }
 
     /// Starts the command in its own process group.
-    pub(crate) fn spawn(&self, mut command: Command) -> Result<ChildGuard, ServerError> {
+    pub(crate) fn spawn(&self, command: Command) -> Result<ChildGuard, ServerError> {
+        self.spawn_with_input(command, Stdio::null())
+    }
+
+    fn spawn_with_input(
+        &self,
+        mut command: Command,
+        input: Stdio,
+    ) -> Result<ChildGuard, ServerError> {
         let program = PathBuf::from(command.get_program());
         let (directory, data) = (self.server_dir.path(), self.server_dir.data());
         clear_environment(&mut command);
@@ -65,7 +73,7 @@ impl Launcher {
         command.env("HOME", directory).env("TMPDIR", self.server_dir.temporary());
         let log = self.open_log().map_err(system("opening the log", &self.server_dir.log()))?;
         let errors = log.try_clone().map_err(system("opening the log", &self.server_dir.log()))?;
-        command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
+        command.stdin(input).stdout(log).stderr(errors).process_group(0);
         command.current_dir(&data);
         let (user, cpus) = (self.user.clone(), self.cpus.clone());
         let (signal, parent) = (self.death_signal, std::process::id());
@@ -94,10 +102,21 @@ impl Launcher {
         command: Command,
         timeout: Duration,
     ) -> Result<(), ServerError> {
+        self.run_with_input(doing, command, Stdio::null(), timeout)
+    }
+
+    /// The same with this standard input.
+    pub(crate) fn run_with_input(
+        &self,
+        doing: &str,
+        command: Command,
+        input: Stdio,
+        timeout: Duration,
+    ) -> Result<(), ServerError> {
         let directory = self.server_dir.path();
         let log = LogPosition::at_end_of(&self.server_dir.log());
         let started = Instant::now();
-        let mut processes = self.spawn(command)?;
+        let mut processes = self.spawn_with_input(command, input)?;
         let mut memory = BTreeSet::new();
         let result = loop {
             memory.extend(DynamicMemory::of_descendants(processes.pid(), &self.server_dir.data()));

@@ -175,3 +175,19 @@ fn close_network(command: &mut Command, server_dir: &ServerDir) -> Result<(), Se
         .arg("--skip-name-resolve");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_versions_are_refused() {
+        let version = |printed| MariaDb.version(printed);
+        let oldest = "mysqld  Ver 10.4.34-MariaDB for Linux on x86_64 (MariaDB Server)";
+        assert_eq!(version(oldest).unwrap(), "10.4.34-MariaDB");
+        let old = version("mysqld  Ver 10.2.11-MariaDB for Linux on x86_64").unwrap_err();
+        assert!(old.contains("10.2.11-MariaDB; dbdyno requires 10.4 or later"), "{old}");
+        let other = version("mysqld  Ver 5.6.14 for linux-glibc2.5 on x86_64").unwrap_err();
+        assert!(other.contains("it is MySQL 5.6.14"), "{other}");
+    }
+}

@@ -151,6 +151,7 @@ pub(super) fn write_config(file: &Path, text: &str) -> Result<(), ServerError> {
 mod mariadb;
 mod mysql;
 mod mysql_config;
+mod mysql_versions;
 mod postgres;
 
 pub(super) fn server_program(system: ServerSystem) -> &'static dyn ServerProgram {

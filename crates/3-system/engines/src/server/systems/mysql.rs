@@ -1,4 +1,5 @@
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,21 +10,19 @@ use super::super::error::system;
 use super::super::installation::ProgramFiles;
 use super::super::launcher::Launcher;
 use super::super::launcher::program_output;
-use super::super::plan::{DiskRequest, SettingsRequest};
+use super::super::plan::{DiskRequest, Property, SettingsRequest};
 use super::super::systems::{ProgramFacts, ServerProgram};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
     self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
 };
-use super::{too_old, unrecognised};
+use super::mysql_versions::{Creation, OLDEST, OLDEST_ON_NETWORK, VersionFacts};
+use super::{too_old, unrecognised, write_config};
 
 /// MySQL and compatible forks: Percona Server, Facebook's MySQL with MyRocks.
 ///
-/// Tested with MySQL 9.7. Older versions and the forks are written from their documentation.
+/// Tested with MySQL 9.7 and 5.6. The versions between and the forks are written from their documentation.
 pub(crate) struct MySql;
-
-/// The oldest version with `caching_sha2_password`.
-const OLDEST_ON_NETWORK: (u32, u32, u32) = (8, 0, 4);
 
 /// The dictionary, undo and temporary tablespaces, and the doublewrite buffer.
 const INITIAL: u64 = 200 << 20;
@@ -39,6 +38,7 @@ impl ServerProgram for MySql {
             // MariaDB's stable releases since 10.4, the oldest, have it as well as `mysqld`.
             not_beside: Some("mariadbd"),
             public_key: Some("public_key.pem"),
+            properties,
             ..common::FACTS
         }
     }
@@ -49,8 +49,8 @@ impl ServerProgram for MySql {
                 "it is MariaDB {version}; use the system mariadb, or set the path of MySQL's program in \
                  the experiment (Debian's mysqld is a link to MariaDB's)"
             )),
-            Some(version) if version_numbers(version) < (5, 7, 6) => {
-                Err(too_old(version, "5.7.6", "; start an older server yourself and use its url"))
+            Some(version) if version_numbers(version) < OLDEST.0 => {
+                Err(too_old(version, OLDEST.1, ""))
             }
             Some(version) => Ok(version.to_owned()),
             None => Err(unrecognised(printed)),
@@ -80,26 +80,26 @@ impl ServerProgram for MySql {
     }
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
-        let version = version_numbers(&request.installation.version);
-        let most_prepared = if version >= (8, 0, 18) { 4_194_304 } else { 1_048_576 };
-        let mut settings = SettingsList(common::settings(request, most_prepared));
+        let facts = VersionFacts::of(&request.installation.version);
+        let mut settings = SettingsList(common::settings(request, facts.most_prepared));
         if request.engine != Some(StorageEngine::MyRocks) {
-            if version >= (8, 0, 30) {
-                let size = common::redo_log_size(request.shape);
-                settings.add("innodb_redo_log_capacity", size);
-            } else {
-                settings.add("innodb_log_files_in_group", 2);
-                settings.add("innodb_log_file_size", common::redo_log_part(request.shape, 2));
+            match facts.redo_log_files {
+                None => {
+                    let size = common::redo_log_size(request.shape);
+                    settings.add("innodb_redo_log_capacity", size);
+                }
+                Some(files) => {
+                    settings.add("innodb_log_files_in_group", files);
+                    let size = common::redo_log_part(request.shape, files);
+                    settings.add("innodb_log_file_size", size);
+                }
             }
         }
-        let (charset, collation) = match version >= (8, 0, 0) {
-            true => ("utf8mb4", "utf8mb4_0900_ai_ci"),
-            false => ("latin1", "latin1_swedish_ci"),
-        };
+        let (charset, collation) = facts.charset;
         settings.add_charset(charset, collation);
         // On by default since 8.0; MariaDB's is off.
         settings.add("skip_log_bin", "ON");
-        if version < (8, 0, 0) {
+        if facts.has_query_cache {
             settings.add("query_cache_type", "OFF");
             settings.add("query_cache_size", 0);
         }
@@ -117,12 +117,19 @@ impl ServerProgram for MySql {
         server_dir: &ServerDir,
         launcher: &Launcher,
     ) -> Result<(), ServerError> {
-        let file = common::write_init_config(plan, server_dir, &fixed(plan))?;
-        launcher.run(
-            "creating MySQL's data directory",
-            init_command(plan, &file),
-            INITIALISE_TIMEOUT,
-        )
+        let doing = "creating MySQL's data directory";
+        let file = common::write_init_config(plan, server_dir, &fixed(plan, server_dir))?;
+        let (option, script) = match facts(plan).creation {
+            Creation::Initialize => ("--initialize-insecure", PathBuf::from("/dev/null")),
+            Creation::Bootstrap => {
+                let script = server_dir.path().join("bootstrap.sql");
+                write_config(&script, &bootstrap_script(plan)?)?;
+                ("--bootstrap", script)
+            }
+        };
+        let input = File::open(&script).map_err(system("reading", &script))?;
+        let command = init_command(plan, &file, option);
+        launcher.run_with_input(doing, command, input.into(), INITIALISE_TIMEOUT)
     }
 
     fn command(
@@ -132,7 +139,7 @@ impl ServerProgram for MySql {
         network: Option<&Network>,
         certificate: Option<&ServerCertificate>,
     ) -> Result<Command, ServerError> {
-        let mut fixed = fixed(plan);
+        let mut fixed = fixed(plan, server_dir);
         fixed.extend(engine_settings(plan));
         common::command(plan, server_dir, &fixed, network, certificate)
     }
@@ -155,19 +162,65 @@ impl ServerProgram for MySql {
     }
 }
 
-fn init_command(plan: &ServerPlan, file: &Path) -> Command {
+fn facts(plan: &ServerPlan) -> VersionFacts {
+    VersionFacts::of(&plan.installation.version)
+}
+
+fn properties(plan: &ServerPlan) -> Vec<Property> {
+    common::properties(plan, facts(plan).checksums)
+}
+
+/// The command that creates a data directory. Root's password is empty; the socket is private.
+fn init_command(plan: &ServerPlan, file: &Path, creation: &str) -> Command {
     let mut command = Command::new(&plan.installation.files.init_program);
-    // The file must be the first option. Root's password is empty; the socket is private.
-    command.arg(option("--defaults-file=", file)).arg("--initialize-insecure");
+    // The file must be the first option.
+    command.arg(option("--defaults-file=", file)).arg(creation);
     command
 }
 
+/// The scripts that create the system tables, with accounts, before `--initialize`.
+const SYSTEM_TABLES: [&str; 2] = ["mysql_system_tables.sql", "mysql_system_tables_data.sql"];
+
+/// Leaves the same account as `--initialize-insecure`: the scripts also create anonymous ones, and roots of other
+/// addresses, all without passwords, and rights of everybody on the schema `test`.
+const ONE_ACCOUNT: &str = "DELETE FROM user WHERE User <> 'root' OR Host <> 'localhost';\n\
+    DELETE FROM proxies_priv WHERE Host <> 'localhost';\nDELETE FROM db;\n";
+
+/// The input of `--bootstrap`: statements that end with their lines. The first that fails ends the program.
+fn bootstrap_script(plan: &ServerPlan) -> Result<String, ServerError> {
+    let base = base_dir(&plan.installation.program);
+    let share = scripts_dir(&base).ok_or_else(|| {
+        let [name, _] = SYSTEM_TABLES;
+        let what = format!("{name}, with which MySQL's data directory is created,");
+        let searched = format!("searched share and share/mysql in {}", base.display());
+        ServerError::not_installed(&what, &searched, MySql.facts().package, "")
+    })?;
+    let mut script = "CREATE DATABASE mysql;\nUSE mysql;\n".to_owned();
+    for name in SYSTEM_TABLES {
+        let file = share.join(name);
+        script.push_str(&fs::read_to_string(&file).map_err(system("reading", &file))?);
+        script.push('\n');
+    }
+    script.push_str(ONE_ACCOUNT);
+    Ok(script)
+}
+
+fn scripts_dir(base: &Path) -> Option<PathBuf> {
+    let all = ["share", "share/mysql"].map(|inner| base.join(inner));
+    all.into_iter().find(|share| share.join(SYSTEM_TABLES[0]).is_file())
+}
+
 /// Settings that are not shown: paths and network.
-fn fixed(plan: &ServerPlan) -> Vec<(&'static str, String)> {
+fn fixed(plan: &ServerPlan, server_dir: &ServerDir) -> Vec<(&'static str, String)> {
+    let facts = facts(plan);
     let mut fixed = common::install_dirs(plan);
     // The compiled-in default is a directory that must exist.
-    fixed.push(("secure_file_priv", "NULL".to_owned()));
-    if version_numbers(&plan.installation.version) >= (8, 0, 0) {
+    let files = match facts.can_forbid_files {
+        true => "NULL".to_owned(),
+        false => server_dir.temporary().to_string_lossy().into_owned(),
+    };
+    fixed.push(("secure_file_priv", files));
+    if facts.has_x_protocol {
         // The X protocol has its own port and socket. Servers that were compiled without it do not know
         // the setting.
         fixed.push(("loose_mysqlx", "OFF".to_owned()));
@@ -202,6 +255,7 @@ mod tests {
     use dbdyno_types::server::Durability;
     use dbdyno_units::Bytes;
 
+    use super::super::super::plan::CHECKSUMS;
     use super::super::super::{DataShape, Installation, ServerDirs};
     use super::*;
 
@@ -223,9 +277,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let server_dirs = ServerDirs::open(dir.path()).unwrap();
         let server_dir = server_dirs.server_dir("a");
-        std::fs::create_dir_all(server_dir.path()).unwrap();
+        fs::create_dir_all(server_dir.path()).unwrap();
         let command = MySql.command(plan, &server_dir, None, None).unwrap();
-        let text = std::fs::read_to_string(server_dir.path().join("my.cnf")).unwrap();
+        let text = fs::read_to_string(server_dir.path().join("my.cnf")).unwrap();
         let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
         server_dirs.remove().unwrap();
         (text, args)
@@ -242,7 +296,9 @@ mod tests {
         assert_eq!(version(percona).unwrap(), "8.0.36-28");
         let mariadb = "mysqld  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64";
         assert!(version(mariadb).unwrap_err().to_string().contains("it is MariaDB 10.11.19"));
-        assert!(version("mysqld  Ver 5.6.35 for Linux").unwrap_err().to_string().contains("5.7.6"));
+        assert_eq!(version("mysqld  Ver 5.6.35 for Linux").unwrap(), "5.6.35");
+        let old = version("mysqld  Ver 5.5.62 for Linux").unwrap_err();
+        assert!(old.contains("5.5.62; dbdyno requires 5.6 or later"), "{old}");
         assert!(version("").is_err());
     }
 
@@ -270,6 +326,20 @@ mod tests {
         assert!(!text.contains("mysqlx"), "{text}");
         assert!(text.contains("query_cache_type = \"OFF\""), "{text}");
         assert!(text.contains("character_set_server = \"latin1\""), "{text}");
+        assert!(text.contains("secure_file_priv = \"NULL\""), "{text}");
+
+        let (text, _) = config(&plan("5.6.35", StorageEngine::InnoDb));
+        assert!(text.contains("secure_file_priv = \"/"), "{text}");
+        assert!(text.contains("innodb_log_file_size = \"2048M\""), "{text}");
+    }
+
+    #[test]
+    fn checksums_of_pages_have_the_default_of_the_version() {
+        for (version, expected) in [("5.6.35", "innodb"), ("5.7.44", "crc32"), ("9.7.4", "crc32")] {
+            let properties = plan(version, StorageEngine::InnoDb).properties();
+            let found = properties.iter().find(|(name, _)| *name == CHECKSUMS).unwrap();
+            assert_eq!(found.1, expected, "{version}");
+        }
     }
 
     #[test]
@@ -283,8 +353,27 @@ mod tests {
 
     #[test]
     fn init_command_sets_no_password() {
-        let command = init_command(&plan("8.4.0", StorageEngine::InnoDb), Path::new("/a/b.cnf"));
+        let plan = plan("8.4.0", StorageEngine::InnoDb);
+        let command = init_command(&plan, Path::new("/a/b.cnf"), "--initialize-insecure");
         let args: Vec<_> = command.get_args().collect();
         assert_eq!(args, ["--defaults-file=/a/b.cnf", "--initialize-insecure"]);
+    }
+
+    #[test]
+    fn bootstrap_executes_the_scripts_and_leaves_one_account() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut plan = plan("5.6.35", StorageEngine::InnoDb);
+        plan.installation.program = dir.path().join("bin/mysqld");
+        let error = bootstrap_script(&plan).unwrap_err().to_string();
+        assert!(error.starts_with("mysql_system_tables.sql, with which"), "{error}");
+        let share = dir.path().join("share/mysql");
+        fs::create_dir_all(&share).unwrap();
+        fs::write(share.join(SYSTEM_TABLES[0]), "CREATE TABLE user (x int);").unwrap();
+        fs::write(share.join(SYSTEM_TABLES[1]), "INSERT INTO user VALUES (1);").unwrap();
+        let expected = "CREATE DATABASE mysql;\nUSE mysql;\nCREATE TABLE user (x int);\n\
+                        INSERT INTO user VALUES (1);\nDELETE FROM user";
+        let script = bootstrap_script(&plan).unwrap();
+        assert!(script.starts_with(expected), "{script}");
+        assert!(script.ends_with(";\n"), "{script}");
     }
 }

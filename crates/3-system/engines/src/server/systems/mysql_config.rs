@@ -88,7 +88,7 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     public_key: None,
     search_dirs,
     canonical_name: mysql_canonical_name,
-    properties,
+    properties: |plan| properties(plan, "full_crc32"),
     target,
     is_ready,
 };
@@ -220,14 +220,14 @@ fn characters(plan: &ServerPlan) -> Option<&str> {
     })
 }
 
-/// See [`ProgramFacts::properties`].
-fn properties(plan: &ServerPlan) -> Vec<Property> {
+/// See [`ProgramFacts::properties`]. `checksum` is the default algorithm of checksums of pages.
+pub(crate) fn properties(plan: &ServerPlan, checksum: &str) -> Vec<Property> {
     let (checksums, torn_pages) = match plan.engine() {
         Some(StorageEngine::MyRocks) => {
             ("CRC-32C of blocks".to_owned(), "none needed: files are never rewritten".to_owned())
         }
         _ => (
-            plan.setting_or("innodb_checksum_algorithm", "full_crc32"),
+            plan.setting_or("innodb_checksum_algorithm", checksum),
             format!("innodb_doublewrite = {}", plan.setting_or("innodb_doublewrite", "ON")),
         ),
     };

@@ -47,7 +47,7 @@ const DEFAULT_DATABASE: &str = "postgres";
 const PORT: u16 = 5432;
 
 /// The oldest supported version.
-const OLDEST: (u32, &str) = (12, "12");
+const OLDEST: (u32, &str) = (10, "10");
 
 impl ServerProgram for Postgres {
     fn facts(&self) -> ProgramFacts {
@@ -304,7 +304,9 @@ pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
     // One CPU per query, like the other systems.
     add("max_parallel_workers_per_gather", "0".to_owned());
     // Compilation takes longer than most of these queries.
-    add("jit", "off".to_owned());
+    if major(&request.installation.version) >= session::FIRST_WITH_JIT {
+        add("jit", "off".to_owned());
+    }
     add("autovacuum", "on".to_owned());
     // A crash must be noticed as such: the server must not restart by itself.
     add("restart_after_crash", "off".to_owned());
@@ -404,7 +406,7 @@ mod tests {
             version("postgres (PostgreSQL) 9.6.24")
                 .unwrap_err()
                 .to_string()
-                .contains("requires 12")
+                .contains("requires 10")
         );
         assert!(version("mariadbd  Ver 10.11").unwrap_err().to_string().contains("`mariadbd"));
         assert!(version("postgres (PostgreSQL)").is_err());
