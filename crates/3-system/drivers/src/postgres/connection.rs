@@ -47,7 +47,7 @@ impl PostgresConnection {
     ///
     /// # Errors
     /// [`ErrorKind::Connection`] if the server does not listen, is starting or is stopping;
-    /// [`ErrorKind::Refused`] if it refuses the login or is older than PostgreSQL 12.
+    /// [`ErrorKind::Refused`] if it refuses the login or is older than PostgreSQL 10.
     pub fn connect(target: &Target, mode: StatementMode) -> Result<Self, Error> {
         let LoginResult { channel, server_version } = log_in(target)?;
         Ok(Self {

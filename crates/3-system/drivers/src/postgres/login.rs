@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind};
 const PROTOCOL: u32 = 3 << 16;
 
 /// The oldest supported version.
-const OLDEST: u32 = 12;
+const OLDEST: u32 = 10;
 
 /// Maximum number of messages from a server during login; there are about twenty.
 const MAX_LOGIN_MESSAGES: usize = 1000;
@@ -285,14 +285,14 @@ mod tests {
             server_public_key: None,
             password: false,
         };
-        for good in ["12.0", "15.13 (Debian 15.13-0+deb12u1)", "18beta1", "100"] {
+        for good in ["10.0", "15.13 (Debian 15.13-0+deb12u1)", "18beta1", "100"] {
             check_version(&target, good).unwrap();
         }
-        for bad in ["11.22", "9.6.24", "", "unknown"] {
+        for bad in ["9.6.24", "9.2", "", "unknown"] {
             let error = check_version(&target, bad).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Refused);
             assert!(error.message.contains(&format!("'{bad}'")), "{error}");
-            assert!(error.message.contains("PostgreSQL 12"), "{error}");
+            assert!(error.message.contains("PostgreSQL 10"), "{error}");
         }
     }
 }

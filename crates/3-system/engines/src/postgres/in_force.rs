@@ -4,6 +4,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};
 
 use super::quoted_text;
+use super::session::{FIRST_WITH_JIT, major_version};
 use crate::in_force::{
     self, ReportedSetting, SettingInForce, SettingKind, SettingNumber, parse_number,
 };
@@ -44,10 +45,14 @@ fn find(name: &str, all: &All) -> Option<SettingInForce> {
 
 fn read(connection: &mut PostgresConnection) -> Result<All, Error> {
     // `jit` may be on although the library for it is not installed.
-    let sql = "SELECT name, CASE WHEN name = 'jit' AND setting = 'on' AND NOT pg_jit_available() \
-               THEN 'off' ELSE current_setting(name) END, setting, unit, vartype, \
-               source = 'default', min_val, max_val, boot_val FROM pg_settings";
-    let rows = connection.query(sql)?;
+    let has_jit =
+        if major_version(connection) < FIRST_WITH_JIT { "false" } else { "pg_jit_available()" };
+    let sql = format!(
+        "SELECT name, CASE WHEN name = 'jit' AND setting = 'on' AND NOT {has_jit} \
+         THEN 'off' ELSE current_setting(name) END, setting, unit, vartype, \
+         source = 'default', min_val, max_val, boot_val FROM pg_settings"
+    );
+    let rows = connection.query(&sql)?;
     Ok(rows.iter().filter_map(|row| setting(row)).collect())
 }
 

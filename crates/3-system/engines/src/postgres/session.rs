@@ -24,6 +24,9 @@ const NOT_MEASURED: [Setting; 3] =
 /// For dbdyno's own statements: none is repeated after a conflict.
 const ADMINISTER: Setting = ("default_transaction_isolation", "read committed", 0);
 
+/// The oldest major version with `jit`.
+pub(crate) const FIRST_WITH_JIT: u32 = 11;
+
 /// Sets what a new connection needs for its purpose. The search path is not changed.
 pub(crate) fn set_up(connection: &mut PostgresConnection, purpose: Purpose) -> Result<(), Error> {
     if purpose == Purpose::Inspect {
@@ -36,9 +39,7 @@ pub(crate) fn set_up(connection: &mut PostgresConnection, purpose: Purpose) -> R
     if purpose == Purpose::Administer {
         settings.push(ADMINISTER);
     }
-    let version = connection.server_version();
-    let digits = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-    let major: u32 = digits.parse().unwrap_or_default();
+    let major = major_version(connection);
     // One statement, since there are many connections.
     let all: Vec<String> = settings
         .iter()
@@ -46,4 +47,10 @@ pub(crate) fn set_up(connection: &mut PostgresConnection, purpose: Purpose) -> R
         .map(|(name, value, _)| format!("pg_catalog.set_config('{name}', '{value}', false)"))
         .collect();
     connection.run(&format!("SELECT {}", all.join(", ")))
+}
+
+pub(super) fn major_version(connection: &PostgresConnection) -> u32 {
+    let version = connection.server_version();
+    let digits = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse().unwrap_or_default()
 }

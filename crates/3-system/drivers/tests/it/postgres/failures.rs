@@ -294,11 +294,11 @@ fn error(tls: Tls, answers: &[&[u8]]) -> Error {
 
 #[test]
 fn old_server_is_refused_with_its_version() {
-    let version = message(b'S', b"server_version\x0011.22 (Debian)\0");
+    let version = message(b'S', b"server_version\x009.6.24 (Debian)\0");
     let error = error(Tls::Off, &[&[OK, &version, READY].concat()]);
     assert_eq!(error.kind, ErrorKind::Refused, "{error}");
-    assert!(error.message.contains("'11.22 (Debian)'"), "{error}");
-    assert!(error.message.contains("PostgreSQL 12 or later"), "{error}");
+    assert!(error.message.contains("'9.6.24 (Debian)'"), "{error}");
+    assert!(error.message.contains("PostgreSQL 10 or later"), "{error}");
 }
 
 #[test]
