@@ -1,6 +1,6 @@
-//! MySQL's own program, from Debian's packages: its life cycle, and logging in to it.
+//! MySQL's own program, from Debian's packages: its life cycle, and logging in to it. The life cycle of MySQL 5.6, too.
 //!
-//! Skipped if the packages cannot be fetched.
+//! Skipped if the packages cannot be fetched, or if no release 5.6 is installed where `release = "5.6"` finds it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use dbdyno_drivers::mysql::MySqlConnection;
 use dbdyno_drivers::{Connection, ErrorKind, Params};
 use dbdyno_engines::Engine;
+use dbdyno_engines::in_force::SettingState;
 use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::server::{
-    DataShape, Installation, Server, ServerAccess, ServerDir, ServerPlan, server_user,
+    DataShape, Installation, Server, ServerAccess, ServerDir, ServerPlan, initialise, server_user,
 };
+use dbdyno_fuzz::skip;
 use dbdyno_types::CertificateFingerprint;
 use dbdyno_types::server::{
     Address, Durability, ServerSystem, StatementMode, StorageEngine, Target, Tls,
@@ -36,10 +38,26 @@ fn plan() -> Option<ServerPlan> {
     let release = mysql()?;
     let system = ServerSystem::MySql;
     let installation = Installation::find(system, None, Some(release.program())).unwrap();
+    Some(small(installation, ("innodb_redo_log_capacity", "32M")))
+}
+
+/// The plan of a server with a program of MySQL 5.6; `None` if none is installed.
+fn old_plan() -> Option<ServerPlan> {
+    match Installation::of_release(ServerSystem::MySql, None, "5.6") {
+        Ok(installation) => Some(small(installation, ("innodb_log_file_size", "16M"))),
+        Err(error) => {
+            skip(&format!("MySQL 5.6 is not installed: {error}"));
+            None
+        }
+    }
+}
+
+/// A plan with this size of the redo log.
+fn small(installation: Installation, redo_log: (&str, &str)) -> ServerPlan {
     let shape = DataShape { tables: 2, rows: ROWS, clients: 2 };
-    let small = [("innodb_redo_log_capacity", "32M"), ("innodb_buffer_pool_size", "64M")];
+    let small = [redo_log, ("innodb_buffer_pool_size", "64M")];
     let small = small.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    Some(ServerPlan::new(installation, None, Durability::Relaxed, small, shape).unwrap())
+    ServerPlan::new(installation, None, Durability::Relaxed, small, shape).unwrap()
 }
 
 fn create_data(plan: &ServerPlan, server_dir: &ServerDir) {
@@ -71,10 +89,37 @@ fn life_cycle_of_a_mysql_server() {
     let folder = running.ancestors().nth(3).unwrap().to_str().unwrap();
     let libc = maps.lines().find(|line| line.ends_with("libc.so.6")).unwrap();
     assert!(libc.contains(folder), "{libc}");
+    check_life_cycle(&plan, &run, server, "9.");
+    run.end();
+}
 
+#[test]
+#[ignore = "full"]
+fn life_cycle_of_a_mysql_5_6_server() {
+    let Some(plan) = old_plan() else { return };
+    check_full_disk(&plan);
+    let run = Run::new();
+    initialise(&plan, &run.server_dir("a")).unwrap();
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let engine = engine(&server, StatementMode::Text);
+    let names: Vec<String> = plan.settings().iter().map(|(name, _)| name.clone()).collect();
+    let in_force = engine.settings_in_force(&names).unwrap();
+    let is_known = |state: &SettingState| matches!(state, SettingState::Reported(_));
+    assert!(in_force.iter().all(|setting| is_known(&setting.state)), "{in_force:?}");
+    engine.create_schema().unwrap();
+    let accounts = "SELECT COUNT(*), MAX(User), MAX(Host) FROM mysql.user";
+    let accounts = engine.connect().unwrap().query(accounts).unwrap();
+    assert_eq!(accounts, [["1", "root", "localhost"].map(|text| Some(text.to_owned()))]);
+    check_life_cycle(&plan, &run, server, "5.6.");
+    check_failed_start(&plan, &run);
+    run.end();
+}
+
+/// Loads, settles, kills and restarts a new server in the directory `a`, whose version starts with `version`.
+fn check_life_cycle(plan: &ServerPlan, run: &Run, server: Server, version: &str) {
     let a = engine(&server, StatementMode::Prepared);
-    let version = a.version().unwrap();
-    assert!(!version.contains("MariaDB") && version.starts_with("9."), "{version}");
+    let found = a.version().unwrap();
+    assert!(!found.contains("MariaDB") && found.starts_with(version), "{found}");
     assert!(a.options().iter().any(|(name, _)| name == "sort_buffer_size"));
     a.create_schema().unwrap();
     let mut connection = a.connect().unwrap();
@@ -102,7 +147,9 @@ fn life_cycle_of_a_mysql_server() {
         let found = after.state.iter().find(|(known, _)| known == name);
         found.unwrap_or_else(|| panic!("no {name} in {after:?}")).1
     };
-    assert!(figure("dirty_pages") <= 32 && figure("history_length") <= 32, "{after:?}");
+    // The history of MySQL 5.6 has purged transactions.
+    let has_short_history = version == "5.6." || figure("history_length") <= 32;
+    assert!(figure("dirty_pages") <= 32 && has_short_history, "{after:?}");
     assert!(figure("pool_pages") > 0 && figure("pool_pages_data") > 0, "{after:?}");
 
     both_modes_return_the_same(&server);
@@ -110,15 +157,14 @@ fn life_cycle_of_a_mysql_server() {
     // A killed server recovers when it is started again.
     drop(connection);
     drop(server);
-    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let server = Server::start(plan, &run.server_dir("a"), None).unwrap();
     let again = engine(&server, StatementMode::Text);
     let mut connection = again.connect().unwrap();
     assert_eq!(again.state_snapshot(&mut connection, &names()).unwrap().rows, 2 * ROWS);
     drop(connection);
     server.stop().unwrap();
     // After a clean stop, too.
-    check_death(Server::start(&plan, &run.server_dir("a"), None).unwrap());
-    run.end();
+    check_death(Server::start(plan, &run.server_dir("a"), None).unwrap());
 }
 
 #[test]
@@ -132,13 +178,18 @@ fn failed_start_of_mysql_reports_the_reason() {
     let Some(good) = plan() else { return };
     let run = Run::new();
     create_data(&good, &run.server_dir("a"));
+    check_failed_start(&good, &run);
+    run.end();
+}
+
+/// Starts a server with a setting that does not exist on the data in the directory `a`.
+fn check_failed_start(good: &ServerPlan, run: &Run) {
     let wrong = vec![("no_such_setting".to_owned(), "1".to_owned())];
     let shape = DataShape { tables: 2, rows: ROWS, clients: 2 };
     let installation = good.installation().clone();
     let bad = ServerPlan::new(installation, None, Durability::Relaxed, wrong, shape).unwrap();
     let error = Server::start(&bad, &run.server_dir("a"), None).err().unwrap().to_string();
     assert!(error.contains("starting MySQL") && error.contains("no_such_setting"), "{error}");
-    run.end();
 }
 
 /// Text and prepared statements, with values of several types.

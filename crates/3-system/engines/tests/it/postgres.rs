@@ -285,6 +285,41 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     assert!(!log.contains("not properly shut down"), "{log}");
 }
 
+/// Skipped for a release that is not installed where `release = "10"` finds it.
+#[test]
+#[ignore = "full"]
+fn oldest_versions_load_settle_and_warm() {
+    for release in ["10", "11"] {
+        let installation = match Installation::of_release(ServerSystem::PostgreSql, None, release) {
+            Ok(installation) => installation,
+            Err(error) => {
+                dbdyno_fuzz::skip(&format!("PostgreSQL {release} is not installed: {error}"));
+                continue;
+            }
+        };
+        let shape = DataShape { tables: 2, rows: ROWS, clients: 4 };
+        let plan =
+            ServerPlan::new(installation, None, Durability::Relaxed, Vec::new(), shape).unwrap();
+        let lab = Lab::new();
+        let server = start(&plan, &lab.create_data(release, &plan));
+        let engine = engine(server.target(), "dbdyno", true);
+        engine.create_schema().unwrap();
+        let mut connection = engine.connect().unwrap();
+        load(&engine, &mut connection);
+        connection.run("UPDATE sbtest1 SET k = k + 1").unwrap();
+        engine.settle(&mut connection).unwrap();
+        engine.warm(&mut connection, &tables()).unwrap();
+        assert_eq!(engine.state_snapshot(&mut connection, &names()).unwrap().rows, 2 * ROWS);
+        let pages = state(&engine, &mut connection, "pages");
+        assert_eq!(state(&engine, &mut connection, "visible_pages"), pages);
+        let settings: Vec<String> = plan.settings().iter().map(|(name, _)| name.clone()).collect();
+        for reported in engine.settings_in_force(&settings).unwrap() {
+            assert!(matches!(reported.state, SettingState::Reported(_)), "{reported:?}");
+        }
+        server.stop().unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 #[test]
 fn shown_settings_are_applied() {
     let lab = Lab::new();
