@@ -9,6 +9,7 @@ mod flag_check;
 pub mod insert;
 mod new_layout;
 pub mod profile;
+mod registry;
 mod release;
 mod run_identity;
 pub mod server;
@@ -32,6 +33,7 @@ pub mod host_fact {
 pub use counters::{Count, Counted, Counter, Counting, Counts, Missing};
 pub use flag_check::FlagCheck;
 pub use new_layout::{BlockCounts, NewLayout};
+pub use registry::{MavenArtifact, NpmPackage, PACKAGINGS, PublishedRelease};
 pub use release::{ReleaseFile, ReleaseOrigin, SUITES, suites};
 pub use run_identity::{NotARunId, RunId, RunIdentity};
 pub use sha256::{CertificateFingerprint, InvalidFingerprint};

@@ -2,6 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::registry::{MavenArtifact, NpmPackage};
 use crate::server::ServerSystem;
 
 /// Debian's suites with servers that can run here, the oldest first.
@@ -33,6 +34,18 @@ pub enum ReleaseOrigin {
         /// The SHA-256 of the archive, 64 hexadecimal digits; required for a URL.
         sha256: Option<String>,
     },
+    /// An artifact of a Maven repository, unpacked into the cache.
+    Maven {
+        artifact: Box<MavenArtifact>,
+        /// The SHA-256 that it must have; `None` for the checksum that the repository publishes.
+        sha256: Option<String>,
+    },
+    /// A package of an npm registry, unpacked into the cache.
+    Npm {
+        package: NpmPackage,
+        /// The SHA-256 that it must have; `None` for the checksum that the registry publishes.
+        sha256: Option<String>,
+    },
 }
 
 impl fmt::Display for ReleaseOrigin {
@@ -41,6 +54,8 @@ impl fmt::Display for ReleaseOrigin {
             Self::Installed { name } => f.write_str(name),
             Self::Debian { suite } => write!(f, "Debian {suite}"),
             Self::Tarball { location, .. } => f.write_str(location),
+            Self::Maven { artifact, .. } => write!(f, "Maven {artifact}"),
+            Self::Npm { package, .. } => write!(f, "npm {package}"),
         }
     }
 }
