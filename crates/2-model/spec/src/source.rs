@@ -1,13 +1,15 @@
 //! `source = { … }`: the origin of a system's source.
 //!
-//! `release = …`: a compiled release of a server, by name, from Debian or from an archive.
+//! `release = …`: a compiled release of a server, by name, from Debian, from an archive or from a registry.
 
 use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Problem, Spanned, Table, did_you_mean, nearest};
 use dbdyno_types::build::SourceOrigin;
 use dbdyno_types::server::ServerSystem;
-use dbdyno_types::{ReleaseOrigin, SUITES, suites};
+use dbdyno_types::{
+    MavenArtifact, NpmPackage, PACKAGINGS, PublishedRelease, ReleaseOrigin, SUITES, suites,
+};
 
 /// The keys of a location, of which exactly one must be set.
 const KINDS: [&str; 5] = ["bundled", "path", "tarball", "git", "debian"];
@@ -61,33 +63,33 @@ fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
 /// which a download must have.
 fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<String>)> {
     let location = word(table, "tarball")?;
-    let sha256 = table.string("sha256");
     let is_url = location.value.contains("://");
     refuse_password(table, location, "download the archive and write its path")?;
-    if let Some(sha256) = sha256
-        && !(sha256.value.len() == 64 && sha256.value.bytes().all(is_hexadecimal))
-    {
-        return table.reject(
-            sha256.span,
-            "invalid `sha256`",
-            "it must have 64 digits from 0 to 9 and a to f",
-        );
-    }
+    let sha256 = read_sha256(table)?;
     if is_url && sha256.is_none() {
-        if !table.has("sha256") {
-            table.problem(
-                location.span,
-                "missing `sha256` of a download",
-                "add the checksum that the project publishes",
-            );
-        }
-        return None;
+        return table.reject(
+            location.span,
+            "missing `sha256` of a download",
+            "add the checksum that the project publishes",
+        );
     }
     if !is_url {
         whole_path(table, location, of)?;
     }
-    let sha256 = sha256.map(|sha256| sha256.value.to_owned());
     Some((location.value.to_owned(), sha256))
+}
+
+/// Reads `sha256`, which may be missing; the outer `None` after a problem.
+fn read_sha256(table: &mut Table<'_>) -> Option<Option<String>> {
+    if !table.has("sha256") {
+        return Some(None);
+    }
+    let sha256 = table.string("sha256")?;
+    if !(sha256.value.len() == 64 && sha256.value.bytes().all(is_hexadecimal)) {
+        let help = "it must have 64 digits from 0 to 9 and a to f";
+        return table.reject(sha256.span, "invalid `sha256`", help);
+    }
+    Some(Some(sha256.value.to_owned()))
 }
 
 fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
@@ -208,19 +210,19 @@ fn is_hexadecimal(byte: u8) -> bool {
 }
 
 /// The keys of a location, of which exactly one must be set.
-const RELEASE_KINDS: [&str; 2] = ["debian", "tarball"];
+const RELEASE_KINDS: [&str; 4] = ["debian", "tarball", "maven", "npm"];
 
 /// Reads the key of a candidate; `None` if it is missing, or after a problem.
 pub fn read_release(table: &mut Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
     if table.is_table("release") {
         read_release_location(table.table("release")?, system)
     } else {
-        read_release_name(table)
+        read_release_name(table, system)
     }
 }
 
-/// The name of a release that is installed.
-fn read_release_name(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
+/// The name of a release that is known to work, such as `mysql-8.0.33`, or of one that is installed.
+fn read_release_name(table: &mut Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
     let name = table.string("release")?;
     let valid = |c: char| c.is_ascii_alphanumeric() || "+-._~".contains(c);
     if !name.value.chars().all(valid)
@@ -228,15 +230,20 @@ fn read_release_name(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
     {
         let message = format!("invalid release `{}`", name.value);
         let help = "use the name of its directory, such as \"8.0.37\" for ~/opt/mysql/8.0.37, or \
-                    { debian = \"sid\" }, or { tarball = \"…\", sha256 = \"…\" }";
+                    { debian = \"sid\" }, or { tarball = \"…\", sha256 = \"…\" }; `dbdyno list releases` \
+                    shows those that can be fetched";
         return table.reject(name.span, message, help);
     }
-    Some(ReleaseOrigin::Installed { name: name.value.to_owned() })
+    let installed = || ReleaseOrigin::Installed { name: name.value.to_owned() };
+    let published = PublishedRelease::by_name(system, name.value);
+    Some(published.map_or_else(installed, |release| release.origin))
 }
 
 fn read_release_location(mut table: Table<'_>, system: ServerSystem) -> Option<ReleaseOrigin> {
     let release = match location(&table, "release", &RELEASE_KINDS)? {
         "debian" => read_debian_release(&mut table, system),
+        "maven" => read_maven_release(&mut table),
+        "npm" => read_npm_release(&mut table),
         _ => read_release_archive(&mut table),
     };
     table.finish();
@@ -252,4 +259,33 @@ fn read_debian_release(table: &mut Table<'_>, system: ServerSystem) -> Option<Re
 fn read_release_archive(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
     let (location, sha256) = read_archive(table, "release")?;
     Some(ReleaseOrigin::Tarball { location, sha256 })
+}
+
+fn read_maven_release(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
+    let coordinates = word(table, "maven")?;
+    let packaging = if table.has("type") { Some(word(table, "type")?) } else { None };
+    if let Some(packaging) = packaging.filter(|one| !PACKAGINGS.contains(&one.value)) {
+        let message = format!("unknown type `{}` of an artifact", packaging.value);
+        return table.reject(packaging.span, message, did_you_mean(packaging.value, &PACKAGINGS));
+    }
+    let packaging = packaging.map_or(PACKAGINGS[0], |packaging| packaging.value);
+    let sha256 = read_sha256(table)?;
+    match MavenArtifact::parse(coordinates.value, packaging) {
+        Ok(artifact) => Some(ReleaseOrigin::Maven { artifact: Box::new(artifact), sha256 }),
+        Err(help) => {
+            let message = format!("`{}` is no artifact of Maven", coordinates.value);
+            table.reject(coordinates.span, message, help)
+        }
+    }
+}
+
+fn read_npm_release(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
+    let name = word(table, "npm")?;
+    let sha256 = read_sha256(table)?;
+    match NpmPackage::parse(name.value) {
+        Ok(package) => Some(ReleaseOrigin::Npm { package, sha256 }),
+        Err(help) => {
+            table.reject(name.span, format!("`{}` is no package of npm", name.value), help)
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use dbdyno_document::{Problem, did_you_mean, nearest};
 use dbdyno_types::build::{Pgo, Variant};
 use dbdyno_types::server::{Protocol, ServerSystem};
-use dbdyno_types::{SUITES, suites};
+use dbdyno_types::{PublishedRelease, SUITES, suites};
 
 use crate::build::{help_of_unknown, near_unknown};
 use crate::candidate::{Program, part, short};
@@ -28,13 +28,24 @@ pub struct Candidate<'w> {
 pub struct Own {
     pub system: Range<usize>,
     pub release: Option<Range<usize>>,
-    /// The suite of Debian that the release is from.
-    pub suite: Option<&'static str>,
+    pub from: ReleaseFrom,
     pub variant: Option<Range<usize>>,
     /// Keys of `[[candidate]]` and their values.
     pub keys: Vec<(Key, Range<usize>, Range<usize>)>,
     /// Settings of the database and their values.
     pub settings: Vec<(Range<usize>, Range<usize>)>,
+}
+
+/// Where a release is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReleaseFrom {
+    /// A directory with its name, or that of its series.
+    #[default]
+    Installed,
+    /// This suite of Debian.
+    Suite(&'static str),
+    /// A registry that has this version.
+    Published(&'static str),
 }
 
 /// A key of `[[candidate]]` that a word can set.
@@ -132,10 +143,11 @@ impl<'w> Candidate<'w> {
     fn release(&self) -> Option<&'w str> {
         let own = self.own.as_ref()?;
         let named = self.text(own.release.as_ref()?);
-        match (own.suite, self.system) {
-            (Some(suite), Program::Server(system)) => {
+        match (own.from, self.system) {
+            (ReleaseFrom::Suite(suite), Program::Server(system)) => {
                 Some(system.series_in(suite).unwrap_or(suite))
             }
+            (ReleaseFrom::Published(version), _) => Some(version),
             _ => Some(named),
         }
     }
@@ -196,8 +208,8 @@ impl<'w> Reader<'w, '_> {
         let mut own = Own { system: name, ..Own::default() };
         if let Some(at) = at {
             let release = at + 1..first.end;
-            if let Some(suite) = self.release(release.clone(), system, installed) {
-                (own.release, own.suite) = (Some(release), suite);
+            if let Some(from) = self.release(release.clone(), system, installed) {
+                (own.release, own.from) = (Some(release), from);
             }
         }
         for part in parts {
@@ -230,14 +242,15 @@ impl<'w> Reader<'w, '_> {
         found
     }
 
-    /// The suite of Debian of a release: a suite, or the version that a suite has, such as `10.5`. `Some(None)` for
-    /// the name of a release that is installed, or of its series, such as `8.0`.
+    /// Where a release is from: a suite of Debian; one that is installed, or of its series, such as `8.0`; a
+    /// version that a registry has; the suite with this version, such as `10.5`; or the newest of a series that a
+    /// registry has.
     fn release(
         &mut self,
         part: Range<usize>,
         system: Program,
         installed: InstalledReleases<'_>,
-    ) -> Option<Option<&'static str>> {
+    ) -> Option<ReleaseFrom> {
         let name = &self.word.text[part.clone()];
         let Program::Server(system) = system else {
             self.report(part, "SQLite has no releases", "remove it, or set `:source=/its/source`");
@@ -245,7 +258,7 @@ impl<'w> Reader<'w, '_> {
         };
         let suites = suites(system);
         if let Some(suite) = suites.iter().find(|suite| **suite == name) {
-            return Some(Some(suite));
+            return Some(ReleaseFrom::Suite(suite));
         }
         let found = installed(system);
         let is_named = |one: &String| {
@@ -253,17 +266,24 @@ impl<'w> Reader<'w, '_> {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
         };
         if found.iter().any(is_named) {
-            return Some(None);
+            return Some(ReleaseFrom::Installed);
         }
-        if let Some(suite) = system.suite_with(name) {
-            return Some(Some(suite));
+        let published = PublishedRelease::of_series(system, name).map(|release| release.version);
+        match (published, system.suite_with(name)) {
+            (Some(version), suite) if version == name || suite.is_none() => {
+                return Some(ReleaseFrom::Published(version));
+            }
+            (_, Some(suite)) => return Some(ReleaseFrom::Suite(suite)),
+            (..) => {}
         }
+        let published: Vec<&str> = PublishedRelease::all(system).map(|one| one.version).collect();
         let of_debian = suites.iter().flat_map(|suite| [Some(*suite), system.series_in(suite)]);
+        let found_here = found.iter().map(String::as_str);
         let valid: Vec<&str> =
-            found.iter().map(String::as_str).chain(of_debian.flatten()).collect();
+            found_here.chain(of_debian.flatten()).chain(published.iter().copied()).collect();
         let message = match SUITES.contains(&name) {
             true => format!("Debian's {name} has no packages of {}", system.title()),
-            false => format!("no release `{name}` of {} is installed", system.title()),
+            false => format!("no release `{name}` of {} is installed or known", system.title()),
         };
         let help = match nearest(name, valid.iter().copied()) {
             Some(near) => format!("did you mean `{near}`? `dbdyno list releases` shows all"),
@@ -276,7 +296,11 @@ impl<'w> Reader<'w, '_> {
                         None => (*suite).to_owned(),
                     })
                     .collect();
-                format!("installed: {here}; of Debian: {}", suites.join(", "))
+                format!(
+                    "installed: {here}; of Debian: {}; of registries: {}",
+                    suites.join(", "),
+                    published.join(", ")
+                )
             }
         };
         self.report(part, message, help);
@@ -555,9 +579,9 @@ fn full_base(candidate: &Candidate<'_>) -> String {
         }
         Some(own) => {
             let release = candidate.release().map(str::to_owned);
-            let release = match own.suite {
-                Some(suite) => release.map(|version| format!("{version}-{suite}")),
-                None => release,
+            let release = match own.from {
+                ReleaseFrom::Suite(suite) => release.map(|version| format!("{version}-{suite}")),
+                ReleaseFrom::Installed | ReleaseFrom::Published(_) => release,
             };
             let [engine, variant] = [candidate.value("engine"), candidate.variant()];
             [release, engine.map(str::to_owned), variant.map(str::to_owned)]

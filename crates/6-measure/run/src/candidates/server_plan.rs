@@ -114,7 +114,13 @@ pub(crate) fn plan_of_build_on_host(
 fn request(experiment: &Experiment, server: &PrivateServer, program: Option<PathBuf>) -> Plan {
     let release = match &server.release {
         Some(ReleaseOrigin::Installed { name }) => Some(name.clone()),
-        Some(ReleaseOrigin::Debian { .. } | ReleaseOrigin::Tarball { .. }) | None => None,
+        Some(
+            ReleaseOrigin::Debian { .. }
+            | ReleaseOrigin::Tarball { .. }
+            | ReleaseOrigin::Maven { .. }
+            | ReleaseOrigin::Npm { .. },
+        )
+        | None => None,
     };
     Plan(Box::new(PlanRequest {
         system: server.system,
