@@ -1,5 +1,6 @@
-//! Fetching of sources and releases with tools, and unpacking of archives.
+//! Fetching of sources and releases with tools.
 
+use std::env;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
@@ -9,11 +10,12 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::archive::{self, TAR};
 use crate::command::{Running, network_command, quote_command, wait};
+use crate::download::{Access, CURL, Checksum, Download, verified};
 use crate::error::{io_error, last_lines};
 use crate::store::{Check, Entry, Held, Lock, Lookup, Query, Sharing};
-use crate::trusted_tree::{self, open_folder};
-use crate::{BuildError, Cache, ProblemKind, Sha256};
+use crate::{BuildError, Cache, ProblemKind, Sha256, trusted_tree};
 
 /// The context of fetching one source or release.
 pub(crate) struct Fetching<'a> {
@@ -39,6 +41,11 @@ pub(crate) struct Tool {
 impl Tool {
     pub(crate) fn missing(&self, purpose: impl Display) -> BuildError {
         BuildError::missing_tool(self.program, purpose, self.package)
+    }
+
+    pub(crate) fn is_installed(&self) -> bool {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).any(|folder| folder.join(self.program).is_file())
     }
 
     /// The error of starting it for a purpose.
@@ -154,7 +161,7 @@ impl Fetching<'_> {
     }
 
     /// Waits for a lock that several sources or releases share.
-    fn lock_shared(&self, path: &Path, purpose: &str) -> Result<Lock, BuildError> {
+    pub(crate) fn lock_shared(&self, path: &Path, purpose: &str) -> Result<Lock, BuildError> {
         let waiting = || (self.report)(format!("waiting for another dbdyno process to {purpose}"));
         Lock::wait_unless(path, Sharing::Exclusive, self.cancel, waiting)?
             .ok_or_else(|| BuildError::cancelled(self.what))
@@ -212,9 +219,6 @@ fn advice(text: &str) -> &'static str {
     "run the command manually"
 }
 
-const CURL: Tool = Tool { program: "curl", package: "curl" };
-const TAR: Tool = Tool { program: "tar", package: "tar" };
-
 /// The tools that are needed.
 pub(crate) const ARCHIVE_TOOLS: [Tool; 2] = [CURL, TAR];
 
@@ -226,40 +230,40 @@ pub(crate) fn unpack_archive(
     expected: Option<&str>,
     cache: &Cache,
 ) -> Result<(PathBuf, Sha256), BuildError> {
-    let expected = expected.map(str::parse::<Sha256>).transpose().map_err(|_| {
+    let expected = read_sha256(fetching, expected)?;
+    let inside = fetching.part.join("inside");
+    let sha256 = if is_url(location) {
+        let Some(checksum) = &expected else {
+            return Err(fetching.failed(
+                "downloading it",
+                "no checksum is named for it",
+                "add its `sha256`: what is downloaded and executed must be known",
+            ));
+        };
+        let download = Download { url: location, checksum, access: &Access::default() };
+        let (file, sha256) = download.obtain(fetching, cache)?;
+        archive::unpack(fetching, &file, &inside)?;
+        sha256
+    } else {
+        let file = copy_archive(Path::new(location), fetching.part)?;
+        let sha256 = verified(fetching, &file, expected.as_ref())?;
+        archive::unpack(fetching, &file, &inside)?;
+        fs::remove_file(&file).map_err(io_error("removing", &file))?;
+        sha256
+    };
+    Ok((only_folder(&inside), sha256))
+}
+
+/// The checksum that an experiment names.
+pub(crate) fn read_sha256(
+    fetching: &Fetching<'_>,
+    named: Option<&str>,
+) -> Result<Option<Checksum>, BuildError> {
+    let read = named.map(str::parse::<Sha256>).transpose().map_err(|_| {
         let reason = "`sha256` is not a SHA-256 checksum";
         fetching.failed("checking it", reason, "it has 64 hexadecimal digits")
     })?;
-    let file = match is_url(location) {
-        true => download(fetching, location, expected.as_ref(), cache)?,
-        false => copy_archive(Path::new(location), fetching.part)?,
-    };
-    let sha256 = Sha256::of_file(&file).map_err(io_error("reading the archive", &file))?;
-    if let Some(expected) = expected.filter(|expected| *expected != sha256) {
-        if is_url(location) {
-            // A file with the wrong checksum must not be reused.
-            let _ = fs::remove_file(&file);
-        }
-        return Err(fetching.failed(
-            "checking it",
-            format!("its checksum is {sha256}, and {expected} was expected"),
-            "the archive is another one than you thought, or damaged: compare with what its \
-             makers publish",
-        ));
-    }
-    let inside = fetching.part.join("inside");
-    fs::create_dir(&inside).map_err(io_error("creating", &inside))?;
-    let name = file.to_string_lossy();
-    fetching.run(
-        TAR,
-        "unpacking it",
-        &inside,
-        &["--extract", "--no-same-owner", "--file", &name],
-    )?;
-    if !is_url(location) {
-        fs::remove_file(&file).map_err(io_error("removing", &file))?;
-    }
-    Ok((only_folder(&inside), sha256))
+    Ok(read.map(Checksum::from))
 }
 
 /// Copies a local archive to `part`: whoever can change it could do so between its check and its use.
@@ -289,53 +293,6 @@ pub(crate) fn check_archive(
 
 fn is_url(location: &str) -> bool {
     location.contains("://")
-}
-
-fn download(
-    fetching: &Fetching<'_>,
-    url: &str,
-    expected: Option<&Sha256>,
-    cache: &Cache,
-) -> Result<PathBuf, BuildError> {
-    let Some(expected) = expected else {
-        return Err(fetching.failed(
-            "downloading it",
-            "no checksum is named for it",
-            "add its `sha256`: what is downloaded and executed must be known",
-        ));
-    };
-    let downloads = cache.root().join("downloads");
-    open_folder(&downloads).map_err(io_error("creating", &downloads))?;
-    // Sources and releases from several origins may have the same archive.
-    let path = cache.download_lock(&expected.to_string());
-    let lock = fetching.lock_shared(&path, &format!("download {url}"))?;
-    let file = downloads.join(expected.to_string());
-    if file.is_file() {
-        return Ok(file);
-    }
-    (fetching.report)(format!("downloading {url}"));
-    let part = downloads.join(format!("{expected}.part"));
-    let name = part.to_string_lossy();
-    let size = || fs::metadata(&part).map(|meta| meta.len()).ok();
-    // curl also holds the lock, in case dbdyno is killed.
-    let fetching = Fetching { lock: &lock, ..*fetching };
-    let run = |how: &[&str]| {
-        let quiet = ["--fail", "--location", "--silent", "--show-error", "--retry", "2"];
-        let args = [&quiet, how, &["--output", &name, url]].concat();
-        fetching.run(CURL, "downloading it", fetching.part, &args)
-    };
-    // Continues an interrupted download.
-    let before = size();
-    match run(&["--continue-at", "-"]) {
-        Err(error) if error.is_fetching("") && before.is_some() && size() == before => {
-            // The server does not send parts of files. curl replaces the file when the first data
-            // arrives, so it is kept if there is no connection.
-            run(&[])?
-        }
-        other => other?,
-    };
-    fs::rename(&part, &file).map_err(io_error("renaming", &part))?;
-    Ok(file)
 }
 
 /// The only directory at the top level of an archive; if there is not exactly one, the archive

@@ -13,6 +13,7 @@
 //! This crate does not know how a build is measured.
 
 mod apt;
+mod archive;
 mod bolt;
 mod build_dir;
 mod build_output;
@@ -21,6 +22,7 @@ mod builder;
 mod cache;
 mod command;
 mod compiler;
+mod download;
 mod elf;
 mod error;
 mod fetching;

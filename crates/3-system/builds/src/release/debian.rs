@@ -16,7 +16,7 @@ use crate::fetching::{Fetching, Tool};
 use crate::store::{listed, remove};
 use crate::{BuildError, Cache, Sha256, System};
 
-const UNPACK: Tool = Tool { program: "dpkg-deb", package: "dpkg" };
+pub(super) const UNPACK: Tool = Tool { program: "dpkg-deb", package: "dpkg" };
 
 pub(super) const TOOLS: [Tool; 5] = [GET, CACHE, apt::DPKG, UNPACK, loader::PATCHELF];
 

