@@ -94,7 +94,7 @@ fn linked(programs: &[PathBuf]) -> Result<Vec<(PathBuf, &'static str)>, BuildErr
     for program in programs {
         let data = fs::read(program).map_err(io_error("reading", program))?;
         let named = interpreter(&data);
-        let loader = LOADERS.into_iter().find(|loader| named.as_deref() == Some(loader));
+        let loader = LOADERS.into_iter().find(|loader| named.as_deref() == Some(*loader));
         all.extend(loader.map(|loader| (program.clone(), loader)));
     }
     Ok(all)

