@@ -30,7 +30,9 @@ impl MavenArtifact {
             [group, artifact, version] => (group, artifact, version, None),
             [group, artifact, version, classifier] => (group, artifact, version, Some(classifier)),
             _ => {
-                return Err("write `GROUP:ARTIFACT:VERSION` or `GROUP:ARTIFACT:VERSION:CLASSIFIER`");
+                return Err(
+                    "write `GROUP:ARTIFACT:VERSION` or `GROUP:ARTIFACT:VERSION:CLASSIFIER`",
+                );
             }
         };
         if !parts.iter().all(|part| is_part(part)) {

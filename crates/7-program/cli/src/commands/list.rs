@@ -211,10 +211,9 @@ fn releases() -> String {
         let name = format!("release = \"{}\"", release.name());
         let _ = writeln!(text, "    {:<11} {name:<32} {}", release.system.name(), release.size);
     }
-    for (what, key, value) in [
-        ("Maven", "maven", "GROUP:ARTIFACT:VERSION[:CLASSIFIER]"),
-        ("npm", "npm", "NAME@VERSION"),
-    ] {
+    for (what, key, value) in
+        [("Maven", "maven", "GROUP:ARTIFACT:VERSION[:CLASSIFIER]"), ("npm", "npm", "NAME@VERSION")]
+    {
         let _ = writeln!(text, "  Can be fetched from {what}: release = {{ {key} = \"{value}\" }}");
     }
     text.push_str("  Can be unpacked: release = { tarball = \"URL or FILE\", sha256 = \"…\" }\n");
