@@ -788,7 +788,8 @@ rel_native_lto is 3.5% faster than rel_withdbg on scan_range=100 (95%: 3.1% to
 no difference found between rel_native_lto and rel_withdbg on insert_range=100
   (95%: within 1.5%); 1.1% less CPU per query (0.8% to 1.3%)
 
-warning  CPU frequency governor: unknown (virtual machine); more: --details
+warning  CPU frequency governor: unknown (virtual machine). Frequency changes
+         cannot be ruled out; more: --details
 differs  5 in all: --details
 flags    rel_withdbg, rel, rel_native, rel_native_lto: not audited
 noise    the control differs from 1 by 0.39% typically and 0.7% at most
