@@ -87,13 +87,7 @@ impl<'a> Reader<'a> {
     }
 
     fn exceptions(&self, frame: &Description) -> Result<Option<ExceptionTable>, RejectReason> {
-        match frame.lsda() {
-            None | Some(Pointer::Direct(0)) => Ok(None),
-            Some(Pointer::Indirect(_)) => Err(RejectReason::BadUnwindInfo),
-            Some(Pointer::Direct(at)) => {
-                ExceptionTable::read(self.module, at, frame.initial_address()).map(Some)
-            }
-        }
+        ExceptionTable::of(self.module, self.module.frames().address, frame)
     }
 
     fn read(&self, offset: usize) -> Result<Frame, RejectReason> {
@@ -299,6 +293,8 @@ fn unscaled(offset: u64) -> Result<i32, RejectReason> {
 const OMIT: u8 = gimli::DW_EH_PE_omit.0;
 const INDIRECT: u8 = gimli::DW_EH_PE_indirect.0;
 const UDATA4: u8 = gimli::DW_EH_PE_udata4.0;
+/// Size of the field that has the length of a frame description, in bytes.
+const LENGTH_FIELD: u64 = 4;
 
 /// How a function handles exceptions that pass through it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,15 +333,34 @@ pub(crate) enum Handler {
 }
 
 impl ExceptionTable {
-    /// Reads the table at `at` for the function that starts at `function`.
-    pub(crate) fn read(
+    /// Reads the table that a frame description refers to, if any. The description's section starts at the address
+    /// `section`.
+    pub(crate) fn of(
         memory: &dyn ConstantMemory,
-        at: u64,
-        function: u64,
-    ) -> Result<Self, RejectReason> {
-        Self::parse(memory, at, function).ok_or(RejectReason::BadUnwindInfo)
+        section: u64,
+        frame: &Description,
+    ) -> Result<Option<Self>, RejectReason> {
+        let at = match frame.lsda() {
+            None | Some(Pointer::Direct(0)) => return Ok(None),
+            Some(Pointer::Indirect(_)) => return Err(RejectReason::BadUnwindInfo),
+            Some(Pointer::Direct(at)) => at,
+        };
+        // gcc before version 4.4 gives all functions of a file a pointer, if one of them has a table. That of the
+        // others is 0: no table, also if pointers are relative. gimli adds the field's address to it, so that it
+        // seems to refer to itself.
+        let start = section.wrapping_add(frame.offset() as u64);
+        if at.wrapping_sub(start) < LENGTH_FIELD + frame.entry_len() as u64 {
+            let encoding = frame.cie().lsda_encoding().ok_or(RejectReason::BadUnwindInfo)?;
+            return match pointer(&mut Cursor::new(memory, at), encoding.0) {
+                Some(None) => Ok(None),
+                _ => Err(RejectReason::BadUnwindInfo),
+            };
+        }
+        let table = Self::parse(memory, at, frame.initial_address());
+        table.map(Some).ok_or(RejectReason::BadUnwindInfo)
     }
 
+    /// Reads the table at `at` for the function that starts at `function`.
     fn parse(memory: &dyn ConstantMemory, at: u64, function: u64) -> Option<Self> {
         let mut cursor = Cursor::new(memory, at);
         let landing_encoding = cursor.u8()?;

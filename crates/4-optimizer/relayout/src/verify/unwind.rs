@@ -47,6 +47,7 @@ impl Description {
 /// An `.eh_frame` section.
 struct Section<'a> {
     section: gimli::EhFrame<Slice<'a>>,
+    address: u64,
     bases: gimli::BaseAddresses,
     memory: &'a dyn ConstantMemory,
 }
@@ -55,12 +56,13 @@ impl<'a> Section<'a> {
     fn new(bytes: &'a [u8], address: u64, memory: &'a dyn ConstantMemory) -> Self {
         Self {
             section: gimli::EhFrame::new(bytes, gimli::LittleEndian),
+            address,
             bases: gimli::BaseAddresses::default().set_eh_frame(address),
             memory,
         }
     }
 
-    fn all(&self) -> Result<Vec<Description>, gimli::Error> {
+    fn all(&self) -> Result<Vec<Description>, DifferenceKind> {
         let mut found = Vec::new();
         let mut entries = self.section.entries(&self.bases);
         while let Some(entry) = entries.next()? {
@@ -72,7 +74,7 @@ impl<'a> Section<'a> {
         Ok(found)
     }
 
-    fn describe(&self, offset: gimli::EhFrameOffset) -> Result<Description, gimli::Error> {
+    fn describe(&self, offset: gimli::EhFrameOffset) -> Result<Description, DifferenceKind> {
         let frame = self.section.fde_from_offset(&self.bases, offset, |section, bases, at| {
             section.cie_from_offset(bases, at)
         })?;
@@ -84,12 +86,8 @@ impl<'a> Section<'a> {
             rows.push(Row { start: row.start_address(), end: row.end_address(), rule });
         }
         let arguments = self.arguments(&frame)?;
-        let exceptions = match frame.lsda() {
-            Some(gimli::Pointer::Direct(at)) if at != 0 => {
-                ExceptionTable::read(self.memory, at, frame.initial_address()).ok()
-            }
-            _ => None,
-        };
+        let exceptions = ExceptionTable::of(self.memory, self.address, &frame)
+            .map_err(|_| DifferenceKind::Other("an exception table cannot be read"))?;
         let cie = frame.cie();
         Ok(Description {
             start: frame.initial_address(),
@@ -159,7 +157,7 @@ pub(super) fn check(verifier: &Verifier) -> Result<(), Difference> {
             .constant_bytes(section.address, size)
             .ok_or_else(|| unreadable(DifferenceKind::Other("no unwind information there")))?;
         let parsed = Section::new(bytes, section.address, relayout).all();
-        copies.extend(parsed.map_err(|error| unreadable(error.into()))?);
+        copies.extend(parsed.map_err(unreadable)?);
     }
     copies.sort_by_key(|description| description.start);
     let mut originals: HashMap<u64, Description> = HashMap::new();
@@ -174,9 +172,7 @@ pub(super) fn check(verifier: &Verifier) -> Result<(), Difference> {
                 let frames = module.frames();
                 let section = Section::new(&frames.bytes, frames.address, module);
                 let offset = function.frame.ok_or_else(|| missing("no frame description"))?;
-                let description =
-                    section.describe(offset.into()).map_err(|error| fail(error.into()))?;
-                free.insert(description)
+                free.insert(section.describe(offset.into()).map_err(fail)?)
             }
         };
         let next = copies.partition_point(|description| description.start <= copy);
