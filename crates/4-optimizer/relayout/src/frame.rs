@@ -578,3 +578,52 @@ fn between(memory: &dyn ConstantMemory, start: u64, end: u64) -> Option<Vec<u8>>
         size => memory.constant_bytes(start, size).map(<[u8]>::to_vec),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTION: u64 = 0x1000;
+
+    struct Memory(Vec<u8>);
+
+    impl ConstantMemory for Memory {
+        fn constant_bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
+            let start = usize::try_from(address.checked_sub(SECTION)?).ok()?;
+            self.0.get(start..start.checked_add(size)?)
+        }
+
+        fn needs_relocation(&self) -> bool {
+            false
+        }
+    }
+
+    /// The exception table of a function whose description has this pointer to it. A table without sites is 7 bytes
+    /// behind the pointer, the function's address 9 bytes before it.
+    fn table_of(pointer: i32) -> Result<Option<ExceptionTable>, RejectReason> {
+        let mut bytes: Vec<u8> = vec![20, 0, 0, 0, 0, 0, 0, 0, 1];
+        bytes.extend(b"zLR\0");
+        bytes.extend([1, 0x78, 16, 2, 0x1b, 0x1b, 0x0c, 7, 8, 0x90, 1]);
+        let description = bytes.len();
+        bytes.extend([20, 0, 0, 0, 28, 0, 0, 0, 0xf0, 0xff, 0xff, 0xff, 16, 0, 0, 0, 4]);
+        bytes.extend(pointer.to_le_bytes());
+        bytes.extend([0; 3]);
+        bytes.extend([OMIT, OMIT, 1, 0]);
+        let section = gimli::EhFrame::new(&bytes, LittleEndian);
+        let bases = gimli::BaseAddresses::default().set_eh_frame(SECTION);
+        let frame = section
+            .fde_from_offset(&bases, description.into(), |section, bases, at| {
+                section.cie_from_offset(bases, at)
+            })
+            .unwrap();
+        ExceptionTable::of(&Memory(bytes.clone()), SECTION, &frame)
+    }
+
+    #[test]
+    fn null_pointer_to_an_exception_table_is_none() {
+        assert_eq!(table_of(0), Ok(None));
+        let empty = table_of(7).unwrap().unwrap();
+        assert!(empty.sites.is_empty());
+        assert_eq!(table_of(-9), Err(RejectReason::BadUnwindInfo));
+    }
+}

@@ -113,6 +113,7 @@ fn exceptions_pass_through_copies() {
         &[
             ("g++", &["-O0"]),
             ("clang++", &["-O1"]),
+            ("g++", &["-O2", "-fno-dwarf2-cfi-asm"]),
             ("g++", &["-O2", "-fcf-protection=full"]),
             ("clang++", &["-O3", "-s", "-Wl,-z,now"]),
         ],

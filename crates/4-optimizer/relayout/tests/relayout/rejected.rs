@@ -199,6 +199,18 @@ fn address_of_a_label_that_is_loaded_as_a_number_is_found() {
     assert_eq!(rejected(&fixed, 0), [(RejectReason::EntryAddressTaken, 1)]);
 }
 
+/// As gcc before version 4.4 wrote it for all functions without an exception table in a file with one.
+#[test]
+fn function_with_a_null_pointer_to_an_exception_table_is_moved() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("throws.so");
+    compile("g++", &source("throws.cc"), &["-O2", "-fno-dwarf2-cfi-asm"], &out);
+    let relayout = layout_of(&std::fs::read(&out).unwrap(), BIAS).unwrap();
+    let rejected = &relayout.statistics.rejected;
+    assert!(!rejected.contains_key(&RejectReason::BadUnwindInfo), "{rejected:?}");
+    assert!(relayout.symbols.iter().any(|symbol| symbol.name == "through.relaid"));
+}
+
 /// clang puts all landing pads of a function that it splits into one part, BOLT into the cold one.
 #[test]
 fn function_with_a_landing_pad_of_another_in_the_bytes_to_replace_is_rejected() {
