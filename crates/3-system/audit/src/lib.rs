@@ -21,6 +21,7 @@ mod expected;
 mod flags;
 mod read;
 pub mod text;
+mod unrequested;
 
 pub use audit::{
     Audit, Change, Component, Difference, Evidence, FileDifference, Finding, FlagSet, Location,
@@ -39,3 +40,4 @@ pub use effective::{
 };
 pub use error::AuditError;
 pub use expected::{Expected, ExpectedLto, ExpectedMarch, InvalidExpectation};
+pub use unrequested::Unrequested;

@@ -40,10 +40,14 @@ const FUNCTIONS: usize = 20;
 /// Files with the same difference.
 const FILES: usize = 10;
 
+/// Directories with flags that were not requested.
+const DIRECTORIES: usize = 10;
+
 pub fn sections(audit: &Audit, all: bool) -> Vec<Section> {
     let most = Most { all };
     let mut sections = vec![header(audit)];
     sections.extend(components(audit, most));
+    sections.push(unrequested(audit, most));
     sections.extend(findings(audit, most));
     sections.extend(binaries(audit, most));
     sections.push(verdict(audit));
@@ -266,6 +270,16 @@ fn add(row: &mut Component, other: &Component) {
         (Some(a), Some(b)) => Some(a + b),
         (a, b) => a.or(b),
     };
+}
+
+/// The directories of the findings, in a sentence each.
+fn unrequested(audit: &Audit, most: Most) -> Section {
+    let mut section = Section::new("unrequested", "Flags that were not requested");
+    let sentences: Vec<String> = audit.unrequested().iter().map(ToString::to_string).collect();
+    if !sentences.is_empty() {
+        section.push(names(sentences.into_iter(), most.of(DIRECTORIES)));
+    }
+    section
 }
 
 fn findings(audit: &Audit, most: Most) -> Vec<Section> {

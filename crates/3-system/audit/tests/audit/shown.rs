@@ -1,7 +1,7 @@
 //! Differences between two builds; text and JSON output.
 
 use dbdyno_audit::text::{differing_properties, sections, sections_of_difference};
-use dbdyno_audit::{Audit, Change, difference};
+use dbdyno_audit::{Audit, Change, Expected, difference};
 use dbdyno_text::{Paint, Section, terminal};
 
 use crate::lab::{Lab, PROGRAM, expected};
@@ -52,6 +52,38 @@ fn text_has_components_violations_and_verdict() {
         assert!(text.contains(words), "`{words}` is missing in\n{text}");
     }
     assert!(!text.contains("CMakeFiles/sql.dir\n"), "{text}");
+}
+
+#[test]
+fn directories_with_flags_that_were_not_requested_are_named() {
+    let lab = lab();
+    lab.object("gcc", "-g -O3 -march=haswell", "storage/rocksdb/CMakeFiles/lib.dir/db.o");
+    lab.object("gcc", "-g -O3 -march=haswell", "storage/rocksdb/CMakeFiles/lib.dir/crc.o");
+    lab.object("gcc", "-g -O3", "storage/rocksdb/plain.o");
+    let expectations = &["optimization=O3", "march=baseline", "ignore=march-leaked"];
+    let whole = audit(&lab, expectations);
+    let sentences = |audit: &Audit| -> Vec<String> {
+        audit.unrequested().iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        sentences(&whole),
+        [
+            "storage/rocksdb: 2 of 3 files have -march=haswell, which is not expected",
+            "storage/innobase: 1 of 2 files has -O0, which is not expected",
+        ]
+    );
+    let text = shown(&sections(&whole, false));
+    assert_narrow(&text);
+    assert!(text.contains("Flags that were not requested"), "{text}");
+    let named = Expected { name: Some("rel".to_owned()), ..expected(expectations) };
+    let named = whole.checked_against(named);
+    let ending = "-march=haswell, which the variant rel does not ask for";
+    assert!(sentences(&named)[0].ends_with(ending), "{:?}", sentences(&named));
+    // In one directory, the findings say the same.
+    let alone = Lab::new();
+    alone.object("gcc", "-g", "a.o");
+    let alone = alone.audit(&["optimization=O3"]);
+    assert!(alone.has_violations() && alone.unrequested().is_empty());
 }
 
 #[test]
