@@ -15,8 +15,12 @@ use dbdyno_audit::{
 };
 use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
-use dbdyno_results::{AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount};
+use dbdyno_results::{
+    AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount, Role, Warning,
+};
 use dbdyno_types::build::{Hardening, Pgo};
+
+use super::ResolvedCandidate;
 
 /// The file with the audit, in the build's directory.
 const STORED: &str = "audit.json";
@@ -228,6 +232,35 @@ fn ignored(build: &Build, audit: &Audit) -> Vec<NamedCount> {
     tallies(allowed.map(|finding| finding.check.to_string()))
 }
 
+/// A warning for each build that has files with flags which its variant does not ask for, and that is
+/// measured because the experiment ignores them.
+pub(crate) fn warnings(candidates: &[ResolvedCandidate]) -> Vec<Warning> {
+    let audited = candidates.iter().filter(|one| one.role != Role::Control);
+    audited.filter_map(|one| warning(&one.name, one.audit.as_deref()?)).collect()
+}
+
+fn warning(candidate: &str, audit: &Audit) -> Option<Warning> {
+    let directories = unrequested(audit);
+    (!directories.is_empty()).then(|| Warning {
+        what: format!("{candidate}: {}", directories.join("; ")),
+        advice: "compare it with builds that have the same flags there".to_owned(),
+    })
+}
+
+/// The directories named in a warning or an error.
+const MAX_DIRECTORIES: usize = 3;
+
+/// The directories with flags that the variant does not ask for, in a sentence each.
+fn unrequested(audit: &Audit) -> Vec<String> {
+    let all = audit.unrequested();
+    let mut sentences: Vec<String> =
+        all.iter().take(MAX_DIRECTORIES).map(ToString::to_string).collect();
+    if all.len() > MAX_DIRECTORIES {
+        sentences.push(format!("and {} more directories", all.len() - MAX_DIRECTORIES));
+    }
+    sentences
+}
+
 /// Groups the files by their difference.
 fn command_lines(audit: &Audit, baseline: &Audit) -> CommandLinesRecord {
     let difference = difference(audit, baseline);
@@ -285,6 +318,9 @@ pub(crate) fn refusal(build: &Build, audit: &Audit, cache: Option<&str>) -> Opti
             let _ = writeln!(text, "    … and {} more", names.len() - MAX_OBJECTS);
         }
     }
+    for directory in unrequested(audit) {
+        let _ = writeln!(text, "  {directory}");
+    }
     let checks: BTreeSet<Check> = violations.iter().map(|finding| finding.check).collect();
     let checks: Vec<String> = checks.iter().map(|check| format!("\"{check}\"")).collect();
     let cache = cache.map_or_else(String::new, |cache| format!(" --cache {cache}"));
@@ -321,6 +357,50 @@ fn names(audit: &Audit, findings: &[&Finding]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ignored_flags_of_a_directory_are_a_warning() {
+        let object = |component: &str, march: &str| ObjectRecord {
+            file: Path::new(component).join("a.o"),
+            member: None,
+            source: None,
+            component: component.to_owned(),
+            effective: Effective { march: Some(march.to_owned()), ..Effective::default() },
+            flags: None,
+            requested: None,
+            evidence: Vec::new(),
+            text: None,
+            code: None,
+        };
+        let audit = |inner: &[&str]| {
+            let mut objects = vec![object("sql", "x86-64")];
+            objects.extend(inner.iter().map(|inner| object(inner, "haswell")));
+            let audit = Audit {
+                root: PathBuf::from("/build"),
+                expected: Expected::default(),
+                objects,
+                flag_sets: Vec::new(),
+                binaries: Vec::new(),
+                findings: Vec::new(),
+                unreadable: Vec::new(),
+                compile_commands: None,
+            };
+            audit.checked_against(Expected {
+                name: Some("rel".to_owned()),
+                march: Some(ExpectedMarch::Baseline),
+                ignored: BTreeSet::from([Check::MarchLeaked]),
+                ..Expected::default()
+            })
+        };
+        assert_eq!(warning("a", &audit(&[])), None);
+        assert_eq!(
+            warning("a", &audit(&["storage/rocksdb"])).unwrap().what,
+            "a: storage/rocksdb: 1 of 1 file has -march=haswell, which the variant rel does not ask \
+             for"
+        );
+        let many = warning("a", &audit(&["b", "c", "d", "e", "f"])).unwrap().what;
+        assert!(many.ends_with("; and 2 more directories"), "{many}");
+    }
 
     #[test]
     fn preset_sets_the_expected_profile() {

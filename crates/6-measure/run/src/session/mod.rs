@@ -21,7 +21,7 @@ use dbdyno_units::Nanos;
 
 use crate::building::resolve_all;
 use crate::candidates::hosts::Hosts;
-use crate::candidates::{Deployment, ResolvedCandidate};
+use crate::candidates::{Deployment, ResolvedCandidate, auditing};
 use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::cpus::allowed_cpus;
@@ -197,6 +197,7 @@ impl<'a> Session<'a> {
         let mut candidates = candidates?;
         self.find_server_processes(&mut candidates)?;
         self.warn_once(warnings_of_existing(experiment, &candidates))?;
+        self.warn_once(auditing::warnings(&candidates))?;
         self.store_candidates(&candidates)?;
         self.warn_once(in_force::planned(&candidates)?)?;
         self.begin_extension()?;
