@@ -8,6 +8,7 @@ use dbdyno_types::server::ServerSystem;
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::recipe::{Flags, depends_on_host};
 use crate::{Sha256, SourceOrigin, Variant};
 
 /// The file name of the compile database in the directory of a build.
@@ -145,7 +146,8 @@ impl Build {
 
     /// Whether its code is for the CPU of the machine that compiled it.
     pub fn is_native(&self) -> bool {
-        depend_on_host(self.flags.iter().chain(&self.link_flags))
+        let flags = Flags { compile: self.flags.clone(), link: self.link_flags.clone() };
+        depends_on_host(self.system, &self.source_version, &self.options, &flags)
     }
 
     /// The compile database: a JSON file with the command for each source file.

@@ -289,6 +289,7 @@ impl Job<'_> {
     fn plan(&self, dirs: &JobDirs) -> Result<BuildPlan, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
         let source = request.source.unpack(self.cache)?;
+        check_engine(request, &source)?;
         let home = self.cache.folder(fingerprint);
         let plan = recipe::plan(&RecipeInput {
             inputs: request.inputs(flags),
@@ -551,6 +552,20 @@ impl Job<'_> {
     fn cancelled(&self) -> BuildError {
         BuildError::cancelled(self.prepared.request)
     }
+}
+
+/// Refuses a source without the storage engine that is asked for, before it is compiled.
+fn check_engine(request: &Request, source: &Path) -> Result<(), BuildError> {
+    if !request.options.myrocks || source.join("storage/rocksdb").is_dir() {
+        return Ok(());
+    }
+    Err(BuildError::new(
+        ProblemKind::Source,
+        format!(
+            "{request} was not built: its source has no MyRocks, the directory storage/rocksdb"
+        ),
+        "use a source of MariaDB, Percona Server or Facebook's MySQL",
+    ))
 }
 
 /// The BOLT command for a build that was linked for it, with all other files in place.

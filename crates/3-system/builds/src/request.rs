@@ -124,7 +124,7 @@ pub(crate) struct Ingredients<'a> {
     bolt: &'a str,
     /// The version of the linker that the flags name; `None` if they name none.
     linker: Option<&'a str>,
-    /// The CPU, if the flags contain `native`.
+    /// The CPU, if the build depends on it.
     host: Option<&'a HostCpu>,
 }
 
@@ -285,7 +285,8 @@ fn prepare_one<'a>(
             "use lld, mold or bfd",
         ));
     }
-    let host = if flags.depends_on_host() {
+    let (system, version) = (source.system(), source.version());
+    let host = if recipe::depends_on_host(system, version, &request.options, &flags) {
         let path = Path::new("/proc/cpuinfo");
         Some(HostCpu::read().map_err(io_error("reading", path))?)
     } else {

@@ -38,9 +38,14 @@ pub struct Flags {
 const LINKER: &str = "-fuse-ld=";
 
 impl Flags {
-    /// Whether the result depends on the CPU of the machine that compiles.
-    pub fn depends_on_host(&self) -> bool {
+    /// Whether they select the CPU of the machine that compiles.
+    fn depend_on_host(&self) -> bool {
         depend_on_host(self.compile.iter().chain(&self.link))
+    }
+
+    /// The instruction set; `None` for the compiler's default. The last flag wins.
+    fn march(&self) -> Option<&str> {
+        self.compile.iter().rev().find_map(|flag| flag.strip_prefix("-march="))
     }
 
     /// The linker; `None` for the compiler's default. The last flag wins.
@@ -232,6 +237,18 @@ pub fn flags(
     (system.recipe().flags)(compile, link)
 }
 
+/// Whether a build depends on the CPU of the machine that compiles: because of its flags, or because
+/// the system's build system adds one.
+pub(crate) fn depends_on_host(
+    system: System,
+    version: &str,
+    options: &RecipeOptions,
+    flags: &Flags,
+) -> bool {
+    let adds_native = system == System::MySql && mysql::adds_native(version, options, flags);
+    adds_native || flags.depend_on_host()
+}
+
 /// The linker that the flags request but the system's build system does not use.
 pub(crate) fn ignored_linker(system: System, flags: &Flags) -> Option<&str> {
     flags.linker().filter(|linker| system.recipe().ignored_linker == Some(linker))
@@ -390,9 +407,9 @@ mod tests {
     #[test]
     fn native_flags_make_build_depend_on_host() {
         let flags = |flag: &str| Flags { compile: vec![flag.to_owned()], link: Vec::new() };
-        assert!(flags("-march=native").depends_on_host());
-        assert!(flags("-mcpu=native").depends_on_host());
-        assert!(!flags("-march=x86-64-v3").depends_on_host());
+        assert!(flags("-march=native").depend_on_host());
+        assert!(flags("-mcpu=native").depend_on_host());
+        assert!(!flags("-march=x86-64-v3").depend_on_host());
     }
 
     #[test]

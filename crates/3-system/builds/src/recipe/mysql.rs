@@ -13,7 +13,7 @@ use dbdyno_types::server::ServerSystem;
 
 use super::{
     BuildPlan, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput, compile_with_ninja,
-    configure_with_cmake, number_of,
+    configure_with_cmake, number_of, words,
 };
 use crate::RecipeOptions;
 use crate::command::Step;
@@ -124,12 +124,65 @@ const WITHOUT_BOOST: (u32, u32) = (8, 3);
 /// The first release that requires a separate Boost.
 const WITH_BOOST: (u32, u32) = (5, 7);
 
+/// The first release of forks whose build system adds an instruction set to RocksDB's files.
+const WITH_ENGINE_MARCH: (u32, u32) = (8, 0);
+
+/// The CMake variable with that instruction set.
+const ENGINE_MARCH: &str = "ROCKSDB_BUILD_ARCH";
+
+/// The directory in the build directory that the source is copied to.
+const COPY: &str = "source";
+
+/// Whether the build system compiles RocksDB's files for the CPU of the machine, although no flag
+/// says so. Some versions do not, and then the build only seems to depend on the machine.
+pub(super) fn adds_native(version: &str, options: &RecipeOptions, flags: &Flags) -> bool {
+    let is_portable = |argument: &String| match argument.trim_start_matches("-D").split_once('=') {
+        Some((ENGINE_MARCH, march)) => march != "native",
+        Some(("ROCKSDB_DISABLE_MARCH_NATIVE", on)) => matches!(on, "1" | "ON"),
+        _ => false,
+    };
+    options.myrocks
+        && number_of(version) >= WITH_ENGINE_MARCH
+        && flags.march().is_none()
+        && !options.arguments.iter().any(is_portable)
+}
+
+/// The arguments for MyRocks. Facebook's MySQL has it without being asked.
+fn with_myrocks(order: &RecipeInput<'_>) -> Vec<String> {
+    let mut own = words(&["-DWITH_ROCKSDB=1", "-DWITH_LZ4=system", "-DWITH_ZSTD=system"]);
+    if order.number() >= WITH_ENGINE_MARCH {
+        // Without them, older instruction sets than that of the machine are refused.
+        own.extend(words(&["-DALLOW_NO_SSE42=ON", "-DALLOW_NO_ARMV81A_CRYPTO=ON"]));
+        // The instructions that RocksDB uses are chosen by the build system's instruction set, and
+        // compiled with the flags of the variant, which come later.
+        own.extend(order.inputs.flags.march().map(|march| format!("-D{ENGINE_MARCH}={march}")));
+    }
+    own
+}
+
+/// Copies the source into the build directory: forks with MyRocks write files into it.
+fn copy_source(order: &RecipeInput<'_>) -> Step {
+    let mut args = words(&["--archive", "--no-target-directory", "--reflink=auto"]);
+    args.extend([order.source.to_string_lossy().into_owned(), COPY.to_owned()]);
+    Step::new("copying the source", "cp", args)
+}
+
 /// Whether the server is compiled without the rest of the source.
 fn is_server_only(number: (u32, u32), options: &RecipeOptions) -> bool {
     number >= WITH_ROUTER && !options.myrocks
 }
 
 fn plan(order: &RecipeInput<'_>) -> BuildPlan {
+    if !order.inputs.options.myrocks {
+        return plan_in(order);
+    }
+    let copy = order.tree.join(COPY);
+    let mut plan = plan_in(&RecipeInput { source: &copy, ..*order });
+    plan.steps.insert(0, copy_source(order));
+    plan
+}
+
+fn plan_in(order: &RecipeInput<'_>) -> BuildPlan {
     let mut own: Vec<String> =
         SETTINGS.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
     let number = order.number();
@@ -141,10 +194,11 @@ fn plan(order: &RecipeInput<'_>) -> BuildPlan {
         // Its location in the archives "with Boost".
         own.push(format!("-DWITH_BOOST={}", order.source.join("boost").display()));
     }
+    if number < WITH_BOOST {
+        own.push("-DENABLE_DTRACE=OFF".to_owned());
+    }
     if order.inputs.options.myrocks {
-        own.extend(
-            ["-DWITH_ROCKSDB=1", "-DWITH_LZ4=system", "-DWITH_ZSTD=system"].map(str::to_owned),
-        );
+        own.extend(with_myrocks(order));
     }
     let artifact = PathBuf::from(PROGRAM);
     if server_only {
@@ -209,6 +263,10 @@ fn needs(inputs: &Inputs<'_>) -> Vec<Prerequisite> {
         needs.push(Prerequisite::header("zstd.h", "libzstd-dev"));
         needs.push(Prerequisite::header("snappy-c.h", "libsnappy-dev"));
     }
+    // For Facebook's replication. Later releases require a separate one.
+    if options.myrocks && number_of(version) < WITH_BOOST {
+        needs.push(Prerequisite::header("boost/version.hpp", "libboost-dev"));
+    }
     needs
 }
 
@@ -218,7 +276,7 @@ mod tests {
     use crate::recipe::testing;
     use crate::{CompilerKind, System, Variant};
 
-    /// The configure command and the other commands.
+    /// The configure command and those after it.
     fn commands(
         version: &str,
         variant: &str,
@@ -228,10 +286,15 @@ mod tests {
         let variant = Variant::by_name(variant).unwrap();
         let options = RecipeOptions { myrocks, ..RecipeOptions::default() };
         let text = testing::commands(System::MySql, version, &variant, kind, &options);
+        let text = match myrocks {
+            true => text.strip_prefix(COPIED).unwrap(),
+            false => &text,
+        };
         let (configure, rest) = text.split_once('\n').unwrap();
         (configure.to_owned(), rest.to_owned())
     }
 
+    const COPIED: &str = "cp --archive --no-target-directory --reflink=auto /src source\n";
     const SERVER: &str = "ninja -j4 mysqld GenError\n";
     const WHOLE: &str = "ninja -j4\nDESTDIR=/cache/builds/1f.part/root ninja install\n";
 
@@ -259,13 +322,44 @@ mod tests {
     fn facebooks_mysql_is_installed_as_a_whole_with_myrocks() {
         let (text, rest) = commands("8.0.28", "rel_withdbg", CompilerKind::Clang, true);
         for word in [
+            " -S /tree/source -B . ",
             "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
             "-DCMAKE_CXX_COMPILER=/usr/bin/clang++-19",
+            "-DWITH_BOOST=/tree/source/boost",
             "-DWITH_ROCKSDB=1 -DWITH_LZ4=system -DWITH_ZSTD=system",
         ] {
             assert!(text.contains(word), "{word} is not in {text}");
         }
         assert_eq!(rest, WHOLE);
+    }
+
+    #[test]
+    fn rocksdb_has_the_instruction_set_of_the_variant_if_it_names_one() {
+        let march = |version, variant| {
+            let (text, _) = commands(version, variant, CompilerKind::Gcc, true);
+            text.split(' ').find(|word| word.contains(ENGINE_MARCH)).map(str::to_owned)
+        };
+        assert_eq!(march("8.0.32", "rel"), None);
+        assert_eq!(march("8.0.32", "rel_native").unwrap(), "-DROCKSDB_BUILD_ARCH=native");
+        assert_eq!(march("5.6.35", "rel_native"), None);
+    }
+
+    #[test]
+    fn build_depends_on_the_machine_unless_another_instruction_set_is_named() {
+        let native = |version: &str, flags: &[&str], argument: &str| {
+            let options =
+                RecipeOptions { myrocks: true, arguments: words(&[argument]), tool: None };
+            let flags = Flags { compile: words(flags), link: Vec::new() };
+            adds_native(version, &options, &flags)
+        };
+        assert!(native("8.0.32", &["-O3"], "-DWITH_BOOST=/opt/boost"));
+        assert!(native("8.0.32", &["-O3"], "-DROCKSDB_BUILD_ARCH=native"));
+        assert!(!native("8.0.32", &["-O3", "-march=x86-64-v3"], "-DX=1"));
+        assert!(!native("8.0.32", &["-O3"], "-DROCKSDB_BUILD_ARCH=westmere"));
+        assert!(!native("8.0.32", &["-O3"], "-DROCKSDB_DISABLE_MARCH_NATIVE=1"));
+        assert!(!native("5.6.35", &["-O3"], "-DX=1"));
+        let without = Flags { compile: words(&["-O3"]), link: Vec::new() };
+        assert!(!adds_native("8.0.32", &RecipeOptions::default(), &without));
     }
 
     #[test]

@@ -5,15 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use dbdyno_builds::{Builder, Compiler, Request, SourceOrigin, Sources, System, Variant};
+use dbdyno_audit::Expected;
+use dbdyno_builds::{
+    Build, BuildError, Builder, Compiler, RecipeOptions, Request, SourceOrigin, Sources, System,
+    Variant,
+};
 
 use crate::common::{cache_in, open_folder};
+use crate::outside::write_program;
 
-/// What MySQL's recipe needs, as far as this test does not bring it.
-fn has_tools() -> bool {
-    let tools = ["cmake", "ninja", "bison", "pkg-config", "g++"];
+/// What MySQL's recipe needs, as far as a test does not bring it.
+fn has_tools(more: &[&str], headers: &[&str]) -> bool {
+    let tools = [&["cmake", "ninja", "bison", "pkg-config", "perl", "g++"][..], more].concat();
     let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
-    let headers = ["openssl/ssl.h", "curses.h", "libaio.h", "unicode/uversion.h"];
     let header = headers.iter().find(|name| !Path::new("/usr/include").join(name).is_file());
     match missing.or(header) {
         None => true,
@@ -49,7 +53,6 @@ add_custom_target(GenError ALL
 "#;
 
 fn write_mysql(folder: &Path) -> PathBuf {
-    let source = folder.join("mysql-9.9.9");
     let files = [
         ("MYSQL_VERSION", "MYSQL_VERSION_MAJOR=9\nMYSQL_VERSION_MINOR=9\nMYSQL_VERSION_PATCH=9\n"),
         ("CMakeLists.txt", CMAKE),
@@ -58,12 +61,132 @@ fn write_mysql(folder: &Path) -> PathBuf {
         ("client/mysql.cc", "#error the client is not needed\n"),
         ("share/charsets/Index.xml", "<charsets/>\n"),
     ];
+    write_files(&folder.join("mysql-9.9.9"), &files)
+}
+
+fn write_files(folder: &Path, files: &[(&str, &str)]) -> PathBuf {
     for (name, text) in files {
-        let path = source.join(name);
+        let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
     }
-    source
+    folder.to_owned()
+}
+
+/// As Facebook's MySQL 8.0: RocksDB is a submodule beside the server's files, and a part of the engine.
+const FACEBOOK: &str = r#"
+cmake_minimum_required(VERSION 3.10)
+project(MySQL C CXX)
+add_subdirectory(storage/rocksdb)
+add_executable(mysqld sql/main.cc)
+target_link_libraries(mysqld rocksdb_se)
+install(TARGETS mysqld DESTINATION bin)
+"#;
+
+/// It adds an instruction set to the flags of its directory.
+const ENGINE: &str = r#"
+if(NOT EXISTS ${CMAKE_SOURCE_DIR}/rocksdb/Makefile)
+  message(FATAL_ERROR "Missing Makefile in rocksdb directory.")
+endif()
+execute_process(COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/get_rocksdb_files.sh
+  OUTPUT_VARIABLE listed WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+string(REGEX MATCHALL "[^\n]+" files "${listed}")
+if(NOT ROCKSDB_BUILD_ARCH)
+  set(ROCKSDB_BUILD_ARCH native)
+endif()
+set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -march=${ROCKSDB_BUILD_ARCH}")
+add_library(rocksdb_sources STATIC ${files})
+add_library(rocksdb_se STATIC ha_rocksdb.cc)
+target_link_libraries(rocksdb_se rocksdb_sources)
+"#;
+
+/// Lists the files of the library, and writes one into the source.
+const LIST: &str = r#"
+echo ../../rocksdb/db/db_impl.cc
+echo ../../rocksdb/util/build_version.cc
+echo 'int build_version() { return 0; }' > rocksdb/util/build_version.cc
+"#;
+
+fn write_facebooks(folder: &Path) -> PathBuf {
+    let files = [
+        ("MYSQL_VERSION", "MYSQL_VERSION_MAJOR=8\nMYSQL_VERSION_MINOR=0\nMYSQL_VERSION_PATCH=32\n"),
+        ("CMakeLists.txt", FACEBOOK),
+        ("sql/main.cc", "int engine();\nint main() { return engine(); }\n"),
+        ("storage/rocksdb/CMakeLists.txt", ENGINE),
+        ("storage/rocksdb/get_rocksdb_files.sh", LIST),
+        ("storage/rocksdb/ha_rocksdb.cc", "int open_db();\nint engine() { return open_db(); }\n"),
+        ("rocksdb/Makefile", ""),
+        ("rocksdb/util/crc32c.h", ""),
+        (
+            "rocksdb/db/db_impl.cc",
+            "int build_version();\nint open_db() { return build_version(); }\n",
+        ),
+    ];
+    write_files(&folder.join("mysql-8.0.32"), &files)
+}
+
+/// Compilers that find the headers which MyRocks requires, all of them empty.
+fn compiler_with_headers(folder: &Path) -> Compiler {
+    let names = "openssl/ssl.h curses.h libaio.h tirpc/netconfig.h lz4.h zstd.h snappy-c.h";
+    let files: Vec<(&str, &str)> = names.split(' ').map(|name| (name, "")).collect();
+    let headers = write_files(&folder.join("include"), &files);
+    for name in ["gcc", "g++"] {
+        let script = format!("#!/bin/sh\nexec {name} -isystem {} \"$@\"\n", headers.display());
+        write_program(&folder.join(name), &script);
+    }
+    Compiler::find(folder.join("gcc").to_str().unwrap()).unwrap()
+}
+
+/// Compiles a source with MyRocks as `rel`.
+fn build_with_myrocks(folder: &Path, source: PathBuf) -> Result<Build, BuildError> {
+    let builder = Builder::new(cache_in(folder, "cache"));
+    let sources = Sources::new(&builder.cache_dir, Arc::default());
+    let source = sources.obtain(System::MySql, &SourceOrigin::Path(source), &|_| {}).unwrap();
+    let options = RecipeOptions { myrocks: true, ..RecipeOptions::default() };
+    let variant = Variant::by_name("rel").unwrap();
+    let request =
+        Request { options, ..Request::new(source, variant, compiler_with_headers(folder)) };
+    builder.build(std::slice::from_ref(&request), &|_| {}).remove(0)
+}
+
+#[test]
+fn instruction_set_that_the_build_system_adds_to_rocksdb_is_named() {
+    if !has_tools(&["rpcgen"], &[]) {
+        return;
+    }
+    let dir = open_folder();
+    let source = write_facebooks(dir.path());
+    let build = build_with_myrocks(dir.path(), source.clone()).unwrap();
+    assert_eq!(build.artifact, build.folder.join("server/bin/mysqld"));
+    assert!(Command::new(&build.artifact).status().unwrap().success());
+    // What the build system writes into the source is in the copy.
+    let written = "rocksdb/util/build_version.cc";
+    assert!(build.tree.join("source").join(written).is_file() && !source.join(written).exists());
+    // It may not run on another CPU, and is not shared with one.
+    assert!(build.is_native());
+
+    let expected = Expected::of_flags(&build.flags);
+    let expected = Expected { name: Some("rel".to_owned()), ..expected };
+    let database = build.compile_database();
+    let linked = [build.artifact.clone()];
+    let audit = dbdyno_audit::build(&build.tree, &linked, Some(&database), &expected).unwrap();
+    assert!(audit.has_violations());
+    let directories: Vec<String> = audit.unrequested().iter().map(ToString::to_string).collect();
+    let engine = "storage/rocksdb: 3 of 3 files have -march=native, which the variant rel does not \
+                  ask for";
+    assert_eq!(directories, [engine]);
+}
+
+#[test]
+fn source_without_myrocks_is_refused_before_it_is_compiled() {
+    if !has_tools(&["rpcgen"], &[]) {
+        return;
+    }
+    let dir = open_folder();
+    let source = write_facebooks(dir.path());
+    fs::remove_dir_all(source.join("storage")).unwrap();
+    let error = build_with_myrocks(dir.path(), source).unwrap_err().to_string();
+    assert!(error.contains("its source has no MyRocks"), "{error}");
 }
 
 #[test]
@@ -83,7 +206,7 @@ fn linker_that_the_build_system_ignores_is_refused() {
 
 #[test]
 fn server_of_mysql_is_compiled_without_the_rest() {
-    if !has_tools() {
+    if !has_tools(&[], &["openssl/ssl.h", "curses.h", "libaio.h", "unicode/uversion.h"]) {
         return;
     }
     let dir = open_folder();

@@ -330,6 +330,8 @@ fn submodule_with_relative_url_is_fetched_from_the_server_of_the_source() {
     let link = format!("160000,{},inner", commit.trim());
     bench.run_in(&folder, "git", &["update-index", "--add", "--cacheinfo", &link]);
     bench.commit(&folder, "outer");
+    // The recorded commit counts, not the newest.
+    bench.commit(&inner, "newer");
     let server = GitServer::start(bench.dir.path());
     let url = format!("{}/postgresql-99.1", server.1);
     let source = bench.obtain(&SourceOrigin::Git { url, revision: "main".to_owned() }).unwrap();
