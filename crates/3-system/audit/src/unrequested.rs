@@ -24,7 +24,7 @@ pub struct Unrequested {
     pub variant: Option<String>,
 }
 
-/// Prints `storage/rocksdb: 312 of 330 files have -march=native, which the variant rel does not ask
+/// Prints `storage/rocksdb: 312 of 312 files have -march=native, which the variant rel does not ask
 /// for`.
 impl fmt::Display for Unrequested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -252,6 +252,8 @@ fn help(program: &Path) -> Result<String, ServerError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use dbdyno_types::server::Durability;
     use dbdyno_units::Bytes;
 
@@ -349,6 +351,25 @@ mod tests {
         assert!(text.contains("default_storage_engine = \"ROCKSDB\""), "{text}");
         assert!(text.contains("rocksdb_block_cache_size = \"28800M\""), "{text}");
         assert!(!text.contains("plugin_load_add"), "{text}");
+    }
+
+    #[test]
+    fn program_without_myrocks_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        // Another user runs it if the tests run as root.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = |name: &str, option: &str| {
+            let program = dir.path().join(name);
+            // A file that this process may have open for writing cannot be executed.
+            let write = "printf '#!/bin/sh\\necho %s\\n' \"$1\" > \"$2\" && chmod 755 \"$2\"";
+            let written =
+                Command::new("sh").args(["-c", write, "sh", option]).arg(&program).status();
+            assert!(written.unwrap().success());
+            MySql.files(&program, Some(StorageEngine::MyRocks))
+        };
+        program("facebook", "--rocksdb-block-cache-size=#").unwrap();
+        let error = program("oracle", "--innodb-buffer-pool-size=#").unwrap_err().to_string();
+        assert!(error.contains("it has no MyRocks; Percona Server, Facebook's MySQL"), "{error}");
     }
 
     #[test]
