@@ -188,7 +188,7 @@ fn examples_in_the_documentation_are_valid() {
     let documentation = include_str!("../../../../../docs/experiments.md");
     let blocks = documentation.split("```toml\n").skip(1);
     let examples: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();
-    assert_eq!(examples.len(), 11);
+    assert_eq!(examples.len(), 12);
     let script = documentation.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
     let files = |name: &str| {
         assert_eq!(name, "shop.sql");

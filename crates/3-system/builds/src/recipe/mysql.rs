@@ -288,7 +288,7 @@ mod tests {
         let text = testing::commands(System::MySql, version, &variant, kind, &options);
         let text = match myrocks {
             true => text.strip_prefix(COPIED).unwrap(),
-            false => &text,
+            false => text.as_str(),
         };
         let (configure, rest) = text.split_once('\n').unwrap();
         (configure.to_owned(), rest.to_owned())
