@@ -79,7 +79,12 @@ impl Stream {
         Ok(Self { socket, transport, tls: None, deadline: Some(deadline) })
     }
 
-    /// Ends the deadline of the login: a statement may take any time.
+    /// Begins a deadline, as that of the login.
+    pub(crate) fn start_timeout(&mut self) {
+        self.deadline = Some(Instant::now() + LOGIN_TIMEOUT);
+    }
+
+    /// Ends the deadline: a statement may take any time.
     pub(crate) fn disable_timeout(&mut self) -> io::Result<()> {
         self.deadline = None;
         Ok(sockopt::set_socket_timeout(self.socket.as_fd(), sockopt::Timeout::Recv, None)?)

@@ -9,7 +9,7 @@ use super::reply::ServerError;
 use super::reply::{Reply, Transaction, number_at_end};
 use super::sql;
 use super::statement::{Description, Statement};
-use crate::error::{executing, truncate_sql};
+use crate::error::{connection_lost, executing, truncate_sql};
 use crate::net::TextRows;
 use crate::{
     Answer, Connection, Error, ErrorKind, NonBlockingConnection, Params, Received, ResultShape,
@@ -34,6 +34,7 @@ pub struct PostgresConnection {
     /// The reply of that statement.
     reply: Reply,
     server_version: String,
+    backend_at_login: Option<u32>,
     /// The number of the statement of [`Connection::text_statement`].
     text: Option<usize>,
     /// The messages of its last reply.
@@ -49,7 +50,7 @@ impl PostgresConnection {
     /// [`ErrorKind::Connection`] if the server does not listen, is starting or is stopping;
     /// [`ErrorKind::Refused`] if it refuses the login or is older than PostgreSQL 10.
     pub fn connect(target: &Target, mode: StatementMode) -> Result<Self, Error> {
-        let LoginResult { channel, server_version } = log_in(target)?;
+        let LoginResult { channel, server_version, backend } = log_in(target)?;
         Ok(Self {
             channel,
             mode,
@@ -60,6 +61,7 @@ impl PostgresConnection {
             in_progress: None,
             reply: Reply::default(),
             server_version,
+            backend_at_login: backend,
             text: None,
             kept: Vec::new(),
             too_long: false,
@@ -69,6 +71,27 @@ impl PostgresConnection {
     /// The version that the server reports, such as `15.13 (Debian 15.13-0+deb12u1)`.
     pub fn server_version(&self) -> &str {
         &self.server_version
+    }
+
+    /// The process id of the session that the server announced at the login; `None` if it announced none.
+    pub const fn backend_at_login(&self) -> Option<u32> {
+        self.backend_at_login
+    }
+
+    /// The process id of the session that executes this request. A pooler lets clients in before it has a session for
+    /// them, and announces another id.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Connection`] if there is no session within ten seconds.
+    pub fn backend(&mut self) -> Result<u32, Error> {
+        const SQL: &str = "SELECT pg_catalog.pg_backend_pid()";
+        self.channel.stream.start_timeout();
+        let rows = self.query(SQL);
+        let ended = self.channel.stream.disable_timeout();
+        let rows = rows.map_err(without_session)?;
+        ended.map_err(|error| connection_lost(executing(SQL), &error))?;
+        let id = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
+        id.ok_or_else(|| refused(executing(SQL), "the answer is no process id".to_owned()))
     }
 
     /// Reads the rest of a reply that was not received.
@@ -423,6 +446,18 @@ pub(super) fn check_text(sql: impl AsRef<[u8]>) -> Result<(), Error> {
 #[cold]
 pub(super) fn refused(doing: String, message: String) -> Error {
     Error { doing, message, code: None, kind: ErrorKind::Statement }
+}
+
+/// The error of the first request of a connection.
+#[cold]
+fn without_session(mut error: Error) -> Error {
+    if error.kind == ErrorKind::Connection {
+        error.message.push_str(
+            "; a pooler, such as PgBouncer, answers when one of its connections to PostgreSQL is \
+             free: raise its `default_pool_size`, or connect to PostgreSQL itself",
+        );
+    }
+    error
 }
 
 /// Rows are sent in batches of about this many bytes.

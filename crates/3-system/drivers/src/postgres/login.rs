@@ -21,6 +21,8 @@ const MAX_LOGIN_MESSAGES: usize = 1000;
 pub(super) struct LoginResult {
     pub(super) channel: Channel,
     pub(super) server_version: String,
+    /// The process id that the server sent with the key to cancel requests.
+    pub(super) backend: Option<u32>,
 }
 
 pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
@@ -31,7 +33,8 @@ pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
     };
     let (transport, end_point) = (channel.stream.transport(), channel.stream.end_point());
     let authentication = Authentication::new(&target.user, transport, end_point);
-    let mut login = LoginExchange { target, channel, authentication, version: String::new() };
+    let version = String::new();
+    let mut login = LoginExchange { target, channel, authentication, version, backend: None };
     match login.run() {
         Ok(()) => {}
         Err(Failure::Error(error)) => return Err(error),
@@ -40,11 +43,11 @@ pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
             return Err(error);
         }
     }
-    let LoginExchange { mut channel, version, .. } = login;
+    let LoginExchange { mut channel, version, backend, .. } = login;
     // It contained the password.
     channel.out = Vec::new();
     check_version(target, &version)?;
-    Ok(LoginResult { channel, server_version: version })
+    Ok(LoginResult { channel, server_version: version, backend })
 }
 
 /// Why a step failed.
@@ -64,6 +67,7 @@ struct LoginExchange<'a> {
     channel: Channel,
     authentication: Authentication<'a>,
     version: String,
+    backend: Option<u32>,
 }
 
 impl LoginExchange<'_> {
@@ -85,8 +89,9 @@ impl LoginExchange<'_> {
                     }
                 }
                 b'E' => return Err(Failure::Error(self.server_error(&body))),
-                // Keys to cancel requests, and notices.
-                b'K' | b'N' => {}
+                b'K' => self.backend = fields.number().ok(),
+                // Notices.
+                b'N' => {}
                 b'Z' => {
                     Transaction::read(&body)?;
                     self.authentication.check_complete().map_err(|error| self.not_let_in(error))?;

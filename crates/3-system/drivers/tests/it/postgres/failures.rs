@@ -373,6 +373,25 @@ fn invalid_messages_lose_the_connection() {
 }
 
 #[test]
+fn session_of_a_pooler_is_another_than_at_the_login() {
+    let mut direct = Database::create().connect();
+    assert_eq!(direct.backend_at_login(), Some(direct.backend().unwrap()));
+
+    let version = message(b'S', b"server_version\x0015.1\0");
+    let key = message(b'K', &[0, 0, 0, 7, 0, 0, 0, 1]);
+    let hello = [OK, &version, &key, READY].concat();
+    let session = [&message(b'D', b"\0\x01\0\0\0\x019")[..], READY].concat();
+    let mut pooled = connect(Tls::Off, &[&hello, &session]).unwrap();
+    assert_eq!((pooled.backend_at_login(), pooled.backend().unwrap()), (Some(7), 9));
+    let none = message(b'E', b"SFATAL\0VFATAL\0C08P01\0Mquery_wait_timeout\0\0");
+    let error = connect(Tls::Off, &[&hello, &none]).unwrap().backend().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+    for part in ["query_wait_timeout", "`default_pool_size`"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn connection_that_is_lost_without_a_request_is_detected() {
     let version = message(b'S', b"server_version\x0015.1\0");
     let notice = message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mhello\0\0");
