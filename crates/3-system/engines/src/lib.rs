@@ -55,9 +55,9 @@ pub trait Engine: Clone + Send + 'static {
         Ok(())
     }
 
-    /// Logs in to an existing server and checks that this run can create its schema, without changing
-    /// anything. Does nothing on other systems.
-    fn check_access(&self) -> Result<(), Error> {
+    /// Logs in to an existing server and checks that this run can create its schema, and have so many connections if a
+    /// pooler limits them, without changing anything. Does nothing on other systems.
+    fn check_access(&self, _connections: u32) -> Result<(), Error> {
         Ok(())
     }
 

@@ -48,6 +48,11 @@ pub trait Dialect: Clone + Send + 'static {
     /// A connection whose current schema is dbdyno's.
     fn connect(settings: &ServerAccess, purpose: Purpose) -> Result<Self::Connection, Error>;
 
+    /// Checks that a pooler in front of an existing server gives so many connections a session each.
+    fn check_pooler(_: &ServerAccess, _connections: u32) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// See [`Engine::options`].
     fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error>;
 
@@ -215,9 +220,10 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
         }
     }
 
-    fn check_access(&self) -> Result<(), Error> {
+    fn check_access(&self, connections: u32) -> Result<(), Error> {
         let ServerAccess { schema, owner, .. } = &self.settings;
         let Some(run) = owner else { return Ok(()) };
+        D::check_pooler(&self.settings, connections)?;
         let connection = &mut self.preparing().connect_to_server()?;
         let owner = D::owner(connection, schema, run)?;
         match why_not_own(&owner, schema) {

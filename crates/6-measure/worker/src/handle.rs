@@ -246,9 +246,9 @@ impl WorkerHandle {
         }
     }
 
-    /// Logs in to an existing server and checks that the run can create its schema.
-    pub fn check_access(&mut self) -> Result<(), WorkerError> {
-        self.request_done(&Request::CheckAccess, "checking the access")
+    /// Logs in to an existing server and checks that the run can create its schema, and have so many connections.
+    pub fn check_access(&mut self, connections: u32) -> Result<(), WorkerError> {
+        self.request_done(&Request::CheckAccess(connections), "checking the access")
     }
 
     pub fn free_statements(&mut self) -> Result<(), WorkerError> {

@@ -56,8 +56,8 @@ pub enum Request {
     WaitSlice(SliceRequest),
     /// Return the waits that were recorded since the last of these requests.
     Waits,
-    /// Log in to an existing server and check that the run can create its schema.
-    CheckAccess,
+    /// Log in to an existing server and check that the run can create its schema, and have this number of connections.
+    CheckAccess(u32),
     /// Free the prepared statements.
     FreeStatements,
     /// Remove the tables of the run, and its schema if nothing else is in it.

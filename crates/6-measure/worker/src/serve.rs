@@ -318,7 +318,9 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 let waits = self.waits.as_mut().map(|waits| Box::new(waits.take()));
                 return Ok(Response::Waits(waits));
             }
-            Request::CheckAccess => self.engines.iter().try_for_each(E::check_access)?,
+            Request::CheckAccess(connections) => {
+                self.engines.iter().try_for_each(|engine| engine.check_access(connections))?;
+            }
             Request::FreeStatements => {
                 self.clients.free_statements()?;
                 self.end_script(0)?;

@@ -2,6 +2,7 @@
 
 mod facts;
 mod in_force;
+mod pooler;
 mod schema;
 pub(crate) mod session;
 mod state;
@@ -10,6 +11,7 @@ use std::io::Write;
 
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error, Param, Params};
+use dbdyno_types::server::Target;
 
 use crate::in_force::ReportedSetting;
 use crate::server::ServerAccess;
@@ -31,7 +33,7 @@ impl Dialect for PostgresDialect {
     }
 
     fn connect_to_server(settings: &ServerAccess) -> Result<PostgresConnection, Error> {
-        let mut connection = PostgresConnection::connect(&settings.target, settings.statements)?;
+        let mut connection = log_in(settings, &settings.target)?;
         session::set_up(&mut connection, Purpose::Administer)?;
         // All other names are those of the catalogue.
         connection.run("SET search_path TO pg_catalog")?;
@@ -39,12 +41,12 @@ impl Dialect for PostgresDialect {
     }
 
     fn connect(settings: &ServerAccess, purpose: Purpose) -> Result<PostgresConnection, Error> {
-        let ServerAccess { target, schema, statements, .. } = settings;
+        let ServerAccess { target, schema, .. } = settings;
         let mut target = target.clone();
         if settings.is_private() {
             target.database = Some(schema.clone());
         }
-        let mut connection = PostgresConnection::connect(&target, *statements)?;
+        let mut connection = log_in(settings, &target)?;
         session::set_up(&mut connection, purpose)?;
         // Scripts may write `DATABASE.table`, with the name of the database as that of a schema. One with the name of
         // the user would be searched first.
@@ -55,6 +57,10 @@ impl Dialect for PostgresDialect {
             connection.run(&format!("SET search_path TO {}", quoted_name(schema)))?;
         }
         Ok(connection)
+    }
+
+    fn check_pooler(settings: &ServerAccess, connections: u32) -> Result<(), Error> {
+        pooler::check(connections, || log_in(settings, &settings.target))
     }
 
     fn options(settings: &ServerAccess) -> Result<Vec<(String, String)>, Error> {
@@ -91,6 +97,15 @@ impl Dialect for PostgresDialect {
         })?;
         connection.run(&format!("CREATE INDEX {index} ON {name} (k)"))
     }
+}
+
+/// Logs in, and waits for a session: a pooler may have none.
+fn log_in(settings: &ServerAccess, target: &Target) -> Result<PostgresConnection, Error> {
+    let mut connection = PostgresConnection::connect(target, settings.statements)?;
+    if !settings.is_private() {
+        connection.backend()?;
+    }
+    Ok(connection)
 }
 
 /// A quoted string literal. A text with a backslash is written as an escape string, whose meaning does

@@ -10,6 +10,7 @@ mod mysql_release;
 #[path = "../../../drivers/tests/it/outside.rs"]
 mod outside;
 mod postgres;
+mod postgres_pooler;
 mod postgres_schemas;
 #[path = "../../../drivers/tests/it/shared.rs"]
 mod shared;

@@ -395,9 +395,21 @@ fn check(
         insert: None,
         settings: Vec::new(),
     })?;
-    worker.check_access()?;
+    worker.check_access(connections(experiment, &server.target))?;
     worker.close()?;
     Ok(opened.version)
+}
+
+/// The maximum number of connections to this server at the same time: of each instance those of its clients, and two for
+/// dbdyno's own statements.
+fn connections(experiment: &Experiment, target: &Target) -> u32 {
+    let is_there = |candidate: &ResolvedCandidate| match &candidate.deployment {
+        Deployment::Existing(server) => server.target == *target,
+        _ => false,
+    };
+    let candidates = on_existing_servers(experiment);
+    let instances = candidates.into_iter().filter(is_there).count() as u32;
+    instances * (experiment.workload.most_clients() + 2)
 }
 
 #[cfg(test)]
