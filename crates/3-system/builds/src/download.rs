@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use dbdyno_units::Bytes;
@@ -38,6 +39,9 @@ const ALWAYS: [&str; 12] = [
 
 /// The most that an archive may have: 8 GiB.
 const MOST_OF_ARCHIVE: &str = "8589934592";
+
+/// How often the size of what was downloaded is told.
+const BETWEEN_REPORTS: Duration = Duration::from_secs(10);
 
 /// How long a short answer may take, in seconds.
 const TIME_OF_ANSWER: &str = "300";
@@ -235,7 +239,14 @@ impl Download<'_> {
         let run = |how: &[&str]| {
             let what = ["--max-filesize", MOST_OF_ARCHIVE, "--output", &name, "--url", url];
             let args = [&ALWAYS[..], how, &access[..], &what[..]].concat();
-            fetching.run(CURL, "downloading it", fetching.part, &args)
+            let mut told = Instant::now();
+            let watch = || {
+                if let (true, Some(bytes)) = (told.elapsed() >= BETWEEN_REPORTS, size()) {
+                    told = Instant::now();
+                    (fetching.report)(format!("{} downloaded", Bytes::from_bytes(bytes)));
+                }
+            };
+            fetching.run_watched(CURL, "downloading it", fetching.part, &args, watch)
         };
         // Continues an interrupted download.
         let before = size();

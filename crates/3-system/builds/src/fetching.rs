@@ -116,6 +116,18 @@ impl Fetching<'_> {
         dir: &Path,
         args: &[&str],
     ) -> Result<String, BuildError> {
+        self.run_watched(tool, doing, dir, args, || {})
+    }
+
+    /// Calls `watch` again and again meanwhile.
+    pub(crate) fn run_watched(
+        &self,
+        tool: Tool,
+        doing: &str,
+        dir: &Path,
+        args: &[&str],
+        watch: impl FnMut(),
+    ) -> Result<String, BuildError> {
         let output = self.part.join("output.txt");
         let log = File::create(&output).map_err(io_error("writing", &output))?;
         let start = || -> io::Result<_> {
@@ -127,7 +139,7 @@ impl Fetching<'_> {
             Running::start(command)
         };
         let running = start().map_err(|error| tool.cannot_start(doing, &error))?;
-        let status = wait(running, self.cancel, || {})
+        let status = wait(running, self.cancel, watch)
             .map_err(io_error("waiting for", Path::new(tool.program)))?;
         let text = fs::read(&output).map_err(io_error("reading", &output))?;
         let text = String::from_utf8_lossy(&text).into_owned();

@@ -1,6 +1,7 @@
-//! MySQL's own program, from Debian's packages: its life cycle, and logging in to it. The life cycle of MySQL 5.6, too.
+//! MySQL's own program, from Debian's packages: its life cycle, and logging in to it. The life cycles of older releases,
+//! from a registry, too.
 //!
-//! Skipped if the packages cannot be fetched, or if no release 5.6 is installed where `release = "5.6"` finds it.
+//! Skipped if they cannot be fetched.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::helpers::{Template, clone_template};
 use crate::mariadb::{Run, check_death, check_full_disk, load, names, tables};
-use crate::mysql_release::mysql;
+use crate::mysql_release::{mysql, older};
 use crate::outside::free_port;
 use crate::shared::{Certificates, Shared};
 
@@ -41,15 +42,12 @@ fn plan() -> Option<ServerPlan> {
     Some(small(installation, ("innodb_redo_log_capacity", "32M")))
 }
 
-/// The plan of a server with a program of MySQL 5.6; `None` if none is installed.
-fn old_plan() -> Option<ServerPlan> {
-    match Installation::of_release(ServerSystem::MySql, None, "5.6") {
-        Ok(installation) => Some(small(installation, ("innodb_log_file_size", "16M"))),
-        Err(error) => {
-            skip(&format!("MySQL 5.6 is not installed: {error}"));
-            None
-        }
-    }
+/// The plan of a server with an older release; `None` if it cannot be fetched.
+fn older_plan(name: &str) -> Option<ServerPlan> {
+    let release = older(name)?;
+    let system = ServerSystem::MySql;
+    let installation = Installation::find(system, None, Some(release.program())).unwrap();
+    Some(small(installation, ("innodb_log_file_size", "16M")))
 }
 
 /// A plan with this size of the redo log.
@@ -96,7 +94,7 @@ fn life_cycle_of_a_mysql_server() {
 #[test]
 #[ignore = "full"]
 fn life_cycle_of_a_mysql_5_6_server() {
-    let Some(plan) = old_plan() else { return };
+    let Some(plan) = older_plan("mysql-5.6.14") else { return };
     check_full_disk(&plan);
     let run = Run::new();
     initialise(&plan, &run.server_dir("a")).unwrap();
@@ -111,6 +109,19 @@ fn life_cycle_of_a_mysql_5_6_server() {
     let accounts = engine.connect().unwrap().query(accounts).unwrap();
     assert_eq!(accounts, [["1", "root", "localhost"].map(|text| Some(text.to_owned()))]);
     check_life_cycle(&plan, &run, server, "5.6.");
+    check_failed_start(&plan, &run);
+    run.end();
+}
+
+#[test]
+#[ignore = "full"]
+fn life_cycle_of_a_mysql_8_0_server() {
+    let Some(plan) = older_plan("mysql-8.0.33") else { return };
+    check_full_disk(&plan);
+    let run = Run::new();
+    initialise(&plan, &run.server_dir("a")).unwrap();
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    check_life_cycle(&plan, &run, server, "8.0.33");
     check_failed_start(&plan, &run);
     run.end();
 }

@@ -1,10 +1,12 @@
-//! MySQL's own program, from Debian's packages.
+//! MySQL's own programs, from Debian's packages and from a registry.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use dbdyno_builds::{BuildError, CacheDir, ProblemKind, Release, ReleaseOrigin, Releases, System};
 use dbdyno_fuzz::skip;
+use dbdyno_types::PublishedRelease;
+use dbdyno_types::server::ServerSystem;
 
 /// The suite that has it.
 const SUITE: &str = "sid";
@@ -14,17 +16,23 @@ const SUITE: &str = "sid";
 pub fn mysql() -> Option<Release> {
     static RELEASE: Mutex<Option<Option<Release>>> = Mutex::new(None);
     let mut known = RELEASE.lock().unwrap();
-    known.get_or_insert_with(fetch).clone()
+    let fetch_newest = || fetch(&ReleaseOrigin::Debian { suite: SUITE.to_owned() });
+    known.get_or_insert_with(fetch_newest).clone()
 }
 
-fn fetch() -> Option<Release> {
+/// An older release that is known by name, such as `mysql-8.0.33`; `None` with a reason if it is out of reach.
+#[allow(dead_code, reason = "each test program needs a part")]
+pub fn older(name: &str) -> Option<Release> {
+    fetch(&PublishedRelease::by_name(ServerSystem::MySql, name).unwrap().origin)
+}
+
+fn fetch(origin: &ReleaseOrigin) -> Option<Release> {
     // Root trusts only its own directories: see `scripts/run-tests.sh`.
     let cache = std::env::var_os("DBDYNO_TEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from)
         .join("dbdyno-cache");
     let releases = Releases::new(&CacheDir::open(&cache).unwrap(), Arc::default());
-    let origin = ReleaseOrigin::Debian { suite: SUITE.to_owned() };
-    match releases.obtain(System::MySql, &origin, &|_| {}) {
+    match releases.obtain(System::MySql, origin, &|_| {}) {
         Ok(release) => Some(release),
         Err(error) if is_out_of_reach(&error) => {
             skip(&format!("MySQL's program cannot be fetched: {error}"));

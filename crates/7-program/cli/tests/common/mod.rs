@@ -22,7 +22,7 @@ pub use inserts::{Inserts, Step, stored_steps};
 pub use process::{Background, children, is_gone, send, worker_of};
 pub use servers::{
     INNODB, MYROCKS, MYSQL, POSTGRES, SLEEP, Servers, home_of_servers, poll, processes_in,
-    server_of,
+    server_of, with_older_mysql,
 };
 pub use slurm::Slurm;
 pub use stored::{

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dbdyno_builds::Release;
+
 use super::{Background, Finished, TestDir, finish};
+use crate::mysql_release;
 
 /// An experiment with servers of a few seconds. The first candidate is the baseline.
 pub struct Servers<'a> {
@@ -28,6 +31,21 @@ pub const MYROCKS: (&str, &str) = ("myrocks", "system = \"mariadb\"\nengine = \"
 pub const POSTGRES: (&str, &str) = ("postgres", "system = \"postgresql\"");
 /// MySQL's own program: see `mysql_release`.
 pub const MYSQL: &str = "system = \"mysql\"\nrelease = { debian = \"sid\" }";
+
+/// Releases of MySQL that come from a registry, by name.
+const OLDER_MYSQL: [(&str, &str); 2] = [
+    ("mysql-8.0.33", "system = \"mysql\"\nrelease = \"mysql-8.0.33\""),
+    ("mysql-5.6.14", "system = \"mysql\"\nrelease = \"mysql-5.6.14\""),
+];
+
+/// The candidates and those of older releases of MySQL that can be fetched, which are kept as long as the second value.
+pub fn with_older_mysql<'a>(
+    candidates: &[(&'a str, &'a str)],
+) -> (Vec<(&'a str, &'a str)>, Vec<Release>) {
+    let older = |one: (&'static str, &'static str)| Some((one, mysql_release::older(one.0)?));
+    let (older, releases): (Vec<_>, Vec<_>) = OLDER_MYSQL.into_iter().filter_map(older).unzip();
+    ([candidates, &older].concat(), releases)
+}
 
 pub const SLEEP: &str = "sleep";
 
