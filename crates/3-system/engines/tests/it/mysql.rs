@@ -16,7 +16,6 @@ use dbdyno_engines::mysql::MySql;
 use dbdyno_engines::server::{
     DataShape, Installation, Server, ServerAccess, ServerDir, ServerPlan, initialise, server_user,
 };
-use dbdyno_fuzz::skip;
 use dbdyno_types::CertificateFingerprint;
 use dbdyno_types::server::{
     Address, Durability, ServerSystem, StatementMode, StorageEngine, Target, Tls,
