@@ -6,12 +6,12 @@ mod helpers;
 mod mariadb;
 mod mariadb_schemas;
 mod mysql;
-mod mysql_release;
 #[path = "../../../drivers/tests/it/outside.rs"]
 mod outside;
 mod postgres;
 mod postgres_pooler;
 mod postgres_schemas;
+mod server_release;
 #[path = "../../../drivers/tests/it/shared.rs"]
 mod shared;
 mod sqlite;

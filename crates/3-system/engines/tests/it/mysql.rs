@@ -26,8 +26,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::helpers::{Template, clone_template};
 use crate::mariadb::{Run, check_death, check_full_disk, load, names, tables};
-use crate::mysql_release::{mysql, older};
 use crate::outside::free_port;
+use crate::server_release::{mysql, older};
 use crate::shared::{Certificates, Shared};
 
 const ROWS: u64 = 2_000;
@@ -43,8 +43,8 @@ fn plan() -> Option<ServerPlan> {
 
 /// The plan of a server with an older release; `None` if it cannot be fetched.
 fn older_plan(name: &str) -> Option<ServerPlan> {
-    let release = older(name)?;
     let system = ServerSystem::MySql;
+    let release = older(system, name)?;
     let installation = Installation::find(system, None, Some(release.program())).unwrap();
     Some(small(installation, ("innodb_log_file_size", "16M")))
 }

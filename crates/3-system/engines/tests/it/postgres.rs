@@ -23,6 +23,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::helpers::{Template, clone_template, run};
+use crate::server_release::older;
 use crate::shared::Shared;
 
 const ROWS: u64 = 2_000;
@@ -285,23 +286,19 @@ fn loads_settles_warms_takes_a_state_snapshot_and_is_cloned() {
     assert!(!log.contains("not properly shut down"), "{log}");
 }
 
-/// Skipped for a release that is not installed where `release = "10"` finds it.
+/// Skipped for a release that cannot be fetched.
 #[test]
 #[ignore = "full"]
 fn oldest_versions_load_settle_and_warm() {
-    for release in ["10", "11"] {
-        let installation = match Installation::of_release(ServerSystem::PostgreSql, None, release) {
-            Ok(installation) => installation,
-            Err(error) => {
-                dbdyno_fuzz::skip(&format!("PostgreSQL {release} is not installed: {error}"));
-                continue;
-            }
-        };
+    for name in ["postgresql-10.23", "postgresql-11.22"] {
+        let system = ServerSystem::PostgreSql;
+        let Some(release) = older(system, name) else { continue };
+        let installation = Installation::find(system, None, Some(release.program())).unwrap();
         let shape = DataShape { tables: 2, rows: ROWS, clients: 4 };
         let plan =
             ServerPlan::new(installation, None, Durability::Relaxed, Vec::new(), shape).unwrap();
         let lab = Lab::new();
-        let server = start(&plan, &lab.create_data(release, &plan));
+        let server = start(&plan, &lab.create_data(name, &plan));
         let engine = engine(server.target(), "dbdyno", true);
         engine.create_schema().unwrap();
         let mut connection = engine.connect().unwrap();

@@ -10,7 +10,7 @@ use crate::common::{
     wait_until,
 };
 use crate::hosts::{run, start};
-use crate::mysql_release;
+use crate::server_release;
 
 const READ: &str = "point-query.pre_range=100";
 
@@ -130,7 +130,7 @@ fn archive_is_unpacked_here_and_copied_to_a_host() {
 #[test]
 #[ignore = "full"]
 fn release_runs_on_a_host_with_its_own_loader() {
-    let Some(release) = mysql_release::mysql() else { return };
+    let Some(release) = server_release::mysql() else { return };
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
     let there = format!("{MYSQL}\nhost = \"db1\"");

@@ -9,8 +9,8 @@ use crate::common::{
     Background, Finished, Host, INNODB, Servers, Stored, TestDir, children, dbdyno, find_first_in,
     finish, send, slices_of_live_run, wait_until,
 };
-use crate::mysql_release;
 use crate::outside::write_program;
+use crate::server_release;
 
 pub const READ: &str = "point-query.pre_range=100";
 pub const WRITE: &str = "update-index_range=100";
@@ -261,7 +261,7 @@ fn usage_of_an_existing_server_is_read_on_its_host() {
 #[test]
 #[ignore = "full"]
 fn mysql_runs_on_a_host_with_its_own_account() {
-    let Some(release) = mysql_release::mysql() else { return };
+    let Some(release) = server_release::mysql() else { return };
     let test = TestDir::new();
     let Some(host) = Host::start(&test) else { return };
     let program = release.program().display();

@@ -11,7 +11,7 @@ use crate::common::{
     stored_steps, wait_until, with_older_mysql,
 };
 use crate::disk::assert_says_full;
-use crate::mysql_release;
+use crate::server_release;
 
 const SQLITE: (&str, &str) = ("base", "system = \"sqlite\"\nvariant = \"o0\"");
 
@@ -118,7 +118,7 @@ fn servers_run_all_steps_and_leave_nothing() {
 fn all_systems_run_all_steps_and_leave_nothing() {
     let mut candidates = vec![INNODB, MYROCKS, POSTGRES];
     // Keeps others from removing it.
-    let release = mysql_release::mysql();
+    let release = server_release::mysql();
     if release.is_some() {
         candidates.push(("mysql", MYSQL));
     }

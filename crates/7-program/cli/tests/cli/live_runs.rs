@@ -16,7 +16,7 @@ fn live_servers_are_optimized_before_each_microbenchmark() {
 #[ignore = "full"]
 fn live_servers_also_of_mysql_are_optimized_before_each_microbenchmark() {
     // Keeps others from removing it.
-    let release = crate::mysql_release::mysql();
+    let release = crate::server_release::mysql();
     optimize_servers(release.is_some());
 }
 

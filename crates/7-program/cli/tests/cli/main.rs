@@ -31,8 +31,6 @@ mod live;
 mod live_counting;
 mod live_programs;
 mod live_runs;
-#[path = "../../../../3-system/engines/tests/it/mysql_release.rs"]
-mod mysql_release;
 #[path = "../../../../3-system/drivers/tests/it/outside.rs"]
 mod outside;
 mod own_data;
@@ -41,6 +39,8 @@ mod releases;
 mod run;
 mod script_runs;
 mod scripts;
+#[path = "../../../../3-system/engines/tests/it/server_release.rs"]
+mod server_release;
 mod servers;
 mod trust;
 mod usage;

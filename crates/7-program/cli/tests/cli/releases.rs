@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::{Finished, MYSQL, Servers, TestDir, cache, dbdyno, finish};
-use crate::mysql_release;
 use crate::outside::write_program;
+use crate::server_release;
 use crate::servers::count;
 
 /// A run of MySQL's release in this suite with an empty cache, and additional environment variables.
@@ -39,7 +39,7 @@ fn unreachable_mirror_is_explained() {
 #[ignore = "full"]
 fn unknown_suite_and_missing_package_are_explained() {
     // Skipped without a network.
-    let Some(_release) = mysql_release::mysql() else { return };
+    let Some(_release) = server_release::mysql() else { return };
     let unknown = run_fetching("no-such-suite", &[]);
     unknown.assert_code(1).assert_prints("Debian has no suite no-such-suite");
     unknown.assert_prints("such as bookworm, trixie or sid");
@@ -71,7 +71,7 @@ fn without_network(command: &Command) -> Option<Command> {
 #[test]
 #[ignore = "full"]
 fn fetched_release_needs_no_network() {
-    let Some(_release) = mysql_release::mysql() else { return };
+    let Some(_release) = server_release::mysql() else { return };
     let test = TestDir::new();
     let servers = Servers { candidates: &[("mysql", MYSQL)], ..Servers::default() };
     let Some(command) = without_network(&servers.command(&test, &[])) else { return };
@@ -82,7 +82,7 @@ fn fetched_release_needs_no_network() {
 #[test]
 #[ignore = "full"]
 fn builds_make_fetches_releases() {
-    let Some(_release) = mysql_release::mysql() else { return };
+    let Some(_release) = server_release::mysql() else { return };
     let test = TestDir::new();
     let text =
         format!("name = \"x\"\nbaseline = \"ours\"\n[[candidate]]\nname = \"ours\"\n{MYSQL}\n");

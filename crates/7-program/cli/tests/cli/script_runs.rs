@@ -232,7 +232,7 @@ fn killed_run_of_a_script_resumes_without_its_file() {
 #[ignore = "full"]
 fn scripts_run_on_the_program_of_mysql() {
     // Keeps others from removing it.
-    let Some(_release) = crate::mysql_release::mysql() else { return };
+    let Some(_release) = crate::server_release::mysql() else { return };
     let test = TestDir::new();
     let script = |name: &str, stages: &str| {
         format!(

@@ -11,7 +11,7 @@ use crate::common::{
     finish, home_of_servers, is_gone, modify_run, poll, processes_in, read_csv, read_json, resume,
     send, server_of, slices_of_live_run, wait_until, with_older_mysql,
 };
-use crate::mysql_release;
+use crate::server_release;
 
 pub const POINT: &str = "point-query.pre_range=100";
 
@@ -285,7 +285,7 @@ fn four_systems_return_equal_answers() {
 #[test]
 #[ignore = "full"]
 fn mysql_runs_all_microbenchmarks_with_the_answers_of_mariadb() {
-    let Some(_release) = mysql_release::mysql() else { return };
+    let Some(_release) = server_release::mysql() else { return };
     let test = TestDir::new();
     let (candidates, _releases) = with_older_mysql(&[INNODB, ("mysql", MYSQL)]);
     let servers = Servers {
@@ -372,7 +372,7 @@ fn killed_server_is_restarted_once() {
 #[ignore = "full"]
 fn killed_mysql_is_restarted_once() {
     // Fetched beforehand, or it is skipped.
-    let Some(_release) = mysql_release::mysql() else { return };
+    let Some(_release) = server_release::mysql() else { return };
     check_restart_of_killed_server(&[("other", MYSQL)]);
 }
 

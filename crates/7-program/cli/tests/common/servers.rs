@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dbdyno_builds::Release;
+use dbdyno_types::server::ServerSystem;
 
 use super::{Background, Finished, TestDir, finish};
-use crate::mysql_release;
+use crate::server_release;
 
 /// An experiment with servers of a few seconds. The first candidate is the baseline.
 pub struct Servers<'a> {
@@ -29,7 +30,7 @@ pub struct Servers<'a> {
 pub const INNODB: (&str, &str) = ("innodb", "system = \"mariadb\"\nengine = \"innodb\"");
 pub const MYROCKS: (&str, &str) = ("myrocks", "system = \"mariadb\"\nengine = \"myrocks\"");
 pub const POSTGRES: (&str, &str) = ("postgres", "system = \"postgresql\"");
-/// MySQL's own program: see `mysql_release`.
+/// MySQL's own program: see `server_release`.
 pub const MYSQL: &str = "system = \"mysql\"\nrelease = { debian = \"sid\" }";
 
 /// Releases of MySQL that come from a registry, by name.
@@ -42,7 +43,9 @@ const OLDER_MYSQL: [(&str, &str); 2] = [
 pub fn with_older_mysql<'a>(
     candidates: &[(&'a str, &'a str)],
 ) -> (Vec<(&'a str, &'a str)>, Vec<Release>) {
-    let older = |one: (&'static str, &'static str)| Some((one, mysql_release::older(one.0)?));
+    let older = |one: (&'static str, &'static str)| {
+        Some((one, server_release::older(ServerSystem::MySql, one.0)?))
+    };
     let (older, releases): (Vec<_>, Vec<_>) = OLDER_MYSQL.into_iter().filter_map(older).unzip();
     ([candidates, &older].concat(), releases)
 }

@@ -1,4 +1,4 @@
-//! MySQL's own programs, from Debian's packages and from a registry.
+//! MySQL's own program, from Debian's packages, and older releases of servers, from a registry.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -16,26 +16,27 @@ const SUITE: &str = "sid";
 pub fn mysql() -> Option<Release> {
     static RELEASE: Mutex<Option<Option<Release>>> = Mutex::new(None);
     let mut known = RELEASE.lock().unwrap();
-    let fetch_newest = || fetch(&ReleaseOrigin::Debian { suite: SUITE.to_owned() });
+    let newest = ReleaseOrigin::Debian { suite: SUITE.to_owned() };
+    let fetch_newest = || fetch(ServerSystem::MySql, &newest);
     known.get_or_insert_with(fetch_newest).clone()
 }
 
 /// An older release that is known by name, such as `mysql-8.0.33`; `None` with a reason if it is out of reach.
 #[allow(dead_code, reason = "each test program needs a part")]
-pub fn older(name: &str) -> Option<Release> {
-    fetch(&PublishedRelease::by_name(ServerSystem::MySql, name).unwrap().origin)
+pub fn older(system: ServerSystem, name: &str) -> Option<Release> {
+    fetch(system, &PublishedRelease::by_name(system, name).unwrap().origin)
 }
 
-fn fetch(origin: &ReleaseOrigin) -> Option<Release> {
+fn fetch(system: ServerSystem, origin: &ReleaseOrigin) -> Option<Release> {
     // Root trusts only its own directories: see `scripts/run-tests.sh`.
     let cache = std::env::var_os("DBDYNO_TEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from)
         .join("dbdyno-cache");
     let releases = Releases::new(&CacheDir::open(&cache).unwrap(), Arc::default());
-    match releases.obtain(System::MySql, origin, &|_| {}) {
+    match releases.obtain(System::from(system), origin, &|_| {}) {
         Ok(release) => Some(release),
         Err(error) if is_out_of_reach(&error) => {
-            skip(&format!("MySQL's program cannot be fetched: {error}"));
+            skip(&format!("the program cannot be fetched: {error}"));
             None
         }
         Err(error) => panic!("{error}"),
