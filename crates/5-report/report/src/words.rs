@@ -426,9 +426,10 @@ fn reported_differently<'a>(
         let mut all = baseline.server_settings.iter();
         all.find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     };
+    let shown = |value: &'a str| if value.is_empty() { "''" } else { value };
     let differing = candidate.server_settings.iter().filter_map(|(name, value)| {
         let other = of_baseline(name)?;
-        (other != value).then_some((name.as_str(), value.as_str(), other))
+        (other != value).then_some((name.as_str(), shown(value), shown(other)))
     });
     differing.collect()
 }
