@@ -85,7 +85,8 @@ FUZZ_SECONDS ?= 600
 fuzz: test-setup ## try new damaged input for every parser; FUZZ_SECONDS for each
 	DBDYNO_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --no-fail-fast -p dbdyno-audit -p dbdyno-builds \
 		-p dbdyno-drivers -p dbdyno-fleet -p dbdyno-hosts -p dbdyno-import -p dbdyno-live -p dbdyno-relayout \
-		-p dbdyno-report -p dbdyno-run -p dbdyno-spec --lib --tests \
+		-p dbdyno-profile -p dbdyno-report -p dbdyno-results -p dbdyno-run -p dbdyno-spec -p dbdyno-workloads \
+		--lib --tests \
 		-- --nocapture --test-threads=1 damaged_ extreme_numbers arbitrary_
 
 test-setup:
