@@ -473,16 +473,15 @@ fn defaults_of_releases<'a>(
 
 /// Settings that affect speed most often, those with the largest effects first. Others follow in their order.
 const RELEVANT: [&str; 38] = [
+    "character set",
+    "character_set_server",
     "durability of a commit",
     "statements",
     "connection",
     "encryption",
     "protection against torn pages",
-    "checksums of pages",
     "isolation",
     "innodb_flush_log_at_trx_commit",
-    "sync_binlog",
-    "log_bin",
     "fsync",
     "synchronous_commit",
     "innodb_doublewrite",
@@ -491,6 +490,9 @@ const RELEVANT: [&str; 38] = [
     "shared_buffers",
     "rocksdb_block_cache_size",
     "innodb_flush_method",
+    "checksums of pages",
+    "log_bin",
+    "sync_binlog",
     "innodb_change_buffering",
     "innodb_adaptive_hash_index",
     "innodb_redo_log_capacity",
@@ -507,8 +509,6 @@ const RELEVANT: [&str; 38] = [
     "thread_handling",
     "wal_compression",
     "huge_pages",
-    "character set",
-    "character_set_server",
     "collation_server",
     "optimizer_switch",
 ];
@@ -706,8 +706,8 @@ mod tests {
         assert_eq!(
             in_effect(&own, &baseline),
             [
-                "innodb_change_buffering: none; the baseline: all",
                 "character set: utf8mb4; the baseline: latin1",
+                "innodb_change_buffering: none; the baseline: all",
                 "sort_buffer_size: 2; the baseline: 1",
             ]
         );

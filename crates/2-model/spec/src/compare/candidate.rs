@@ -574,7 +574,8 @@ fn full_base(candidate: &Candidate<'_>) -> String {
     let system = label(candidate);
     let parts = match &candidate.own {
         None => {
-            let of_url = [host(candidate.word.text), port(candidate.word.text), None];
+            let url = candidate.word.text;
+            let of_url = [host(url), port(url), database(url)];
             of_url.map(|part| part.map(str::to_owned))
         }
         Some(own) => {
@@ -618,6 +619,12 @@ fn port(url: &str) -> Option<&str> {
     let authority = authority(url)?;
     let (_, port) = authority.rsplit_once(':')?;
     (!port.is_empty() && !port.contains(']')).then_some(port)
+}
+
+fn database(url: &str) -> Option<&str> {
+    let rest = url.split_once("://")?.1;
+    let path = rest.split_once('/')?.1;
+    path.split('?').next().filter(|database| !database.is_empty())
 }
 
 /// The name of an experiment: that of the baseline and of the first other candidate.

@@ -126,7 +126,8 @@ fn new_data_warning(titles: &[String]) -> Option<Warning> {
             "the resumed run continues with the loaded data, without the writes of its earlier sessions, before \
              {first}{more}, which should be measured after these writes"
         ),
-        advice: "results with and without these writes are mixed: start a new run".to_owned(),
+        advice: "results with and without these writes are mixed; a new run has none of this"
+            .to_owned(),
     })
 }
 

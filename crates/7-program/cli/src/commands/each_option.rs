@@ -392,9 +392,10 @@ impl Found {
         if let Some(none) = &self.none {
             let differences: Vec<String> =
                 none.found.iter().map(|(on, words)| format!("{words} on {on}")).collect();
-            let words = match differences.is_empty() {
-                true => format!("no difference found (within {})", none.within_words()),
-                false => differences.join("; "),
+            let words = match (differences.is_empty(), none.is_too_noisy()) {
+                (true, true) => format!("too noisy to tell, up to {}", none.within_words()),
+                (true, false) => format!("no difference found (within {})", none.within_words()),
+                (false, _) => differences.join("; "),
             };
             let _ = writeln!(text, "  without all of them, as {baseline}");
             output::wrapped(&mut text, "    ", &(words + &not_judged(none)));

@@ -255,7 +255,10 @@ impl Execution<'_> {
             }
             Outcome::Interrupted { if_resumed } => {
                 let directory = self.directory.display();
-                output::note(&format!("stopped; resume with: dbdyno run --resume {directory}"));
+                let but = if if_resumed.is_some() { "; or start a new run, because:" } else { "" };
+                output::note(&format!(
+                    "stopped; resume with: dbdyno run --resume {directory}{but}"
+                ));
                 note_if_resumed(if_resumed.as_ref());
                 ExitCode::from(INTERRUPTED)
             }

@@ -44,8 +44,12 @@ pub(super) fn optimized(outcome: &Outcome) -> Vec<Block> {
     let memory = own.most_memory.map(|memory| format!(", {memory} of memory at most"));
     let cost = format!("{} of CPU time{}", own.cpu, memory.unwrap_or_default());
     rows.push(Fact::new("own cost", cost));
-    let optimized =
-        if done.switched.is_ineffective() { "practically not optimized" } else { "optimized" };
+    let is_undone = outcome.effect.as_ref().and_then(|effect| effect.active) == Some(false);
+    let optimized = match (is_undone, done.switched.is_ineffective()) {
+        (true, _) => "optimized, measured, and undone",
+        (false, true) => "practically not optimized",
+        (false, false) => "optimized",
+    };
     let title = format!("Process {}: {optimized}", outcome.pid);
     let mut blocks = titled(title, LABEL, rows);
     blocks.extend(outcome.members.iter().map(member));
