@@ -278,8 +278,8 @@ mod tests {
         let whole = clock::process_cpu_of(server.0.id()).unwrap() - before;
         let background = second.background_cpu.unwrap();
         assert!(background >= Nanos::from_millis(100), "{second:?}");
-        // The background includes neither the lead-in nor the slice.
-        assert!(background + second.cpu + Nanos::from_millis(20) <= whole, "{second:?} of {whole}");
+        // The background includes neither the lead-in of 20 ms nor the slice. Both clocks differ by less than half of it.
+        assert!(background + second.cpu + Nanos::from_millis(10) <= whole, "{second:?} of {whole}");
     }
 
     #[test]
