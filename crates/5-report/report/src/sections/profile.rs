@@ -512,7 +512,7 @@ impl Explained<'_> {
         let LeastCertain { new_us, change_us } = self.profile.least;
         format!(
             "smallest certain difference with these samples: {} µs of a new function, {} µs of one \
-             that takes {:.0}% of {}’s time",
+             that takes {:.0}% of {}’s time; more if its time also varies between starts",
             us(new_us),
             us(change_us),
             100.0 * LeastCertain::SHARE,
