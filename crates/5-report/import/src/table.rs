@@ -181,7 +181,14 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
         for (column, field) in columns.iter().zip(numbers) {
             let throughput = number(field).filter(|value| *value >= 0.0);
             if throughput.is_none() && !is_missing(field) {
-                return Err(wrong(line, format!("`{field}` is not a throughput")));
+                // The name of the microbenchmark is the last field or the first.
+                let is_word = field.contains(char::is_alphabetic);
+                let may_be_name = is_word && std::ptr::eq(field, &fields[0]);
+                let either = match may_be_name && name == fields[fields.len() - 1] {
+                    true => format!(", or `{name}` is not: one of them is the microbenchmark"),
+                    false => String::new(),
+                };
+                return Err(wrong(line, format!("`{field}` is not a throughput{either}")));
             }
             let word = field.contains(char::is_alphabetic) && throughput.is_none();
             values.push(Value {
@@ -356,6 +363,11 @@ mod tests {
 
     #[test]
     fn numbers_with_separators_are_no_heading() {
+        let message = error("test,old,new\na,1,2\nfoo,1,x\n");
+        assert!(
+            message.contains("`foo` is not a throughput, or `x` is not: one of them"),
+            "{message}"
+        );
         for field in ["1,234", "1'234.5", "12 345", "1_234_567"] {
             let message = error(&format!("old\tnew\n1\t2\ta\n{field}\t{field}\tb\n"));
             assert!(

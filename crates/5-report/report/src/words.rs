@@ -138,7 +138,14 @@ pub(crate) fn status(report: &Report) -> String {
     match (report.status, report.running_pid) {
         (_, Some(pid)) => format!("running (pid {pid})"),
         (RunStatus::Complete, None) => "complete".to_owned(),
-        (RunStatus::Incomplete, None) => "incomplete: can be resumed".to_owned(),
+        (RunStatus::Incomplete, None) if report.unmeasured.is_empty() => {
+            "incomplete: can be resumed".to_owned()
+        }
+        (RunStatus::Incomplete, None) => {
+            let measured = report.microbenchmarks.len();
+            let all = measured + report.unmeasured.len();
+            format!("incomplete: {measured} of {all} microbenchmarks measured; can be resumed")
+        }
     }
 }
 
