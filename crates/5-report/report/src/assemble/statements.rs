@@ -9,8 +9,8 @@ use dbdyno_units::Share;
 use super::{Measured, judged};
 use crate::model::{Metric, RelativeStatement};
 
-/// Timed events with which executions per event are known to a few percent.
-const FEWEST_EVENTS: f64 = 50.0;
+/// Timed events with which executions per event are known to about 5%.
+const FEWEST_EVENTS: f64 = 20.0;
 
 /// The noise floor of all statements of a run.
 pub(super) fn floor(measured: &[Measured]) -> Option<NoiseFloor> {
