@@ -149,12 +149,16 @@ pub(super) fn same_servers(experiment: &Experiment) -> Vec<Warning> {
     let is_same = |one: &&Candidate| {
         one.name != baseline.name && server_of(one).as_ref() == Some(&of_baseline)
     };
-    let warning = |one: &Candidate| Warning {
+    let warning = |one: &Candidate| {
+        Warning {
         what: format!(
             "{} and the baseline {} are one server, {}: this compares it with itself",
             one.name, baseline.name, of_baseline.0.target.address
         ),
-        advice: "name another server, or a difference such as `statements`".to_owned(),
+        advice: "name another server, or save the experiment (`compare … --save FILE`) and set a difference such as \
+                 `statements` for one of them"
+            .to_owned(),
+    }
     };
     experiment.candidates.iter().filter(is_same).map(warning).collect()
 }
