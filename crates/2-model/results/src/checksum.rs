@@ -1,23 +1,14 @@
-//! Checksums of the rows with figures and of what they depend on. SQLite checks the structure of its file, but not the values: a bit that flips in
-//! one of them would change a figure, and nothing would say so.
+//! Checksums of the rows with figures and of what they depend on. SQLite checks the structure of its file, but not the
+//! values: a bit that flips in one of them would change a figure, and nothing would say so.
 
 use crc32fast::Hasher;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, Error, Result, Row, Statement, params};
 
 /// SQL that removes all checksums of a run, for those who change its rows.
-pub const REMOVE_CHECKSUMS: &str = "UPDATE microbenchmark SET checksum = NULL; \
-                                    UPDATE candidate SET checksum = NULL; \
-                                    UPDATE meta SET checksum = NULL; \
-                                    UPDATE session SET checksum = NULL; \
-                                    UPDATE state_snapshot SET checksum = NULL; \
-                                    UPDATE slice SET checksum = NULL; \
-                                    UPDATE insert_step SET checksum = NULL; \
-                                    UPDATE insert_second SET checksum = NULL; \
-                                    UPDATE plan SET checksum = NULL; \
-                                    UPDATE profile SET checksum = NULL; \
-                                    UPDATE waits SET checksum = NULL; \
-                                    UPDATE executed SET checksum = NULL";
+pub fn remove_checksums() -> String {
+    TABLES.map(|table| format!("UPDATE {table} SET checksum = NULL")).join("; ")
+}
 
 /// A row that differs from what was stored.
 #[derive(Debug, thiserror::Error)]
@@ -43,8 +34,10 @@ pub(crate) fn changed(row: &Row<'_>, table: &'static str, key: &[&str]) -> Error
 
 /// The columns of a query, which are the same for all of its rows.
 pub(crate) struct Layout {
-    /// With the beginning of the checksum of their values.
-    columns: Vec<(String, Hasher)>,
+    /// With the beginning of the checksum of their values; None for those that are no part of it.
+    columns: Vec<(String, Option<Hasher>)>,
+    /// The position of the checksum, which runs of earlier versions lack.
+    checksum: Option<usize>,
 }
 
 /// Compares a row of `SELECT *` of a query that is executed once with its checksum, if it has one.
@@ -55,13 +48,17 @@ pub(crate) fn check(row: &Row<'_>, table: &'static str, key: &[&str]) -> Result<
 impl Layout {
     pub fn of(query: &Statement<'_>) -> Self {
         let names = query.column_names();
-        Self { columns: names.map(|name| (name.to_owned(), after(name))).collect() }
+        // The ID is unknown before the row is stored.
+        let start = |name| (!["id", "checksum"].contains(&name)).then(|| after(name));
+        let columns: Vec<_> = names.map(|name| (name.to_owned(), start(name))).collect();
+        let checksum = columns.iter().position(|(name, _)| name == "checksum");
+        Self { columns, checksum }
     }
 
     /// The position of a column. Records list their columns nearly in the table's order, so that it is mostly the one
     /// at `next`.
     pub fn position(&self, next: &mut usize, column: &str) -> Result<usize> {
-        let is_it = |(name, _): &(String, Hasher)| name == column;
+        let is_it = |(name, _): &(String, Option<Hasher>)| name == column;
         let found = match self.columns.get(*next).is_some_and(is_it) {
             true => *next,
             false => {
@@ -82,17 +79,15 @@ impl Layout {
         key: &[&str],
         parts: u32,
     ) -> Result<()> {
-        // It is the last column but for those that later versions add.
-        let at = self.columns.iter().rposition(|(name, _)| name == "checksum");
-        let stored = at.map(|at| row.get_ref(at)).transpose()?;
+        let stored = self.checksum.map(|at| row.get_ref(at)).transpose()?;
         compare(row, stored, table, key, || Ok(self.of_row(row)?.wrapping_add(parts)))
     }
 
-    /// The checksum of a row of `SELECT *`. Its ID is unknown before it is stored.
+    /// The checksum of a row of `SELECT *`.
     fn of_row(&self, row: &Row<'_>) -> Result<u32> {
         let mut sum: u32 = 0;
-        for (index, (column, start)) in self.columns.iter().enumerate() {
-            if !["id", "checksum"].contains(&column.as_str()) {
+        for (index, (_, start)) in self.columns.iter().enumerate() {
+            if let Some(start) = start {
                 sum = sum.wrapping_add(of_value_after(start, row.get_ref(index)?));
             }
         }

@@ -7,18 +7,17 @@
 mod checksum;
 mod directory;
 mod error;
-mod executed;
 mod identity;
 mod inserts;
 mod reader;
 mod records;
 mod schema;
 mod slices;
+mod starts;
 mod untrusted;
-mod waits;
 mod writer;
 
-pub use checksum::REMOVE_CHECKSUMS;
+pub use checksum::remove_checksums;
 pub use dbdyno_types::{BlockCounts, NewLayout};
 pub use directory::{NotOwn, RunDirectory, snapshot};
 pub use error::ResultsError;
@@ -33,5 +32,5 @@ pub use records::{
     StoredExperiment, StoredLayers, StoredProfiling, StoredSchedule, Warning, setting,
 };
 pub use schema::FIGURES_VIEW;
-pub use waits::WaitsRecord;
+pub use starts::WaitsRecord;
 pub use writer::RunWriter;

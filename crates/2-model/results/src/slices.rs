@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dbdyno_types::profile::Profile;
-use dbdyno_types::{Count, Counter, Counts, EngineCounts, Latencies, StatementPlan};
+use dbdyno_types::{Count, Counter, Counts, EngineCounts, Latencies};
 use dbdyno_units::Nanos;
 use rusqlite::{Connection, params};
 
 use crate::checksum::{self, Layout};
 use crate::error::{ResultsError, database_error};
 use crate::reader::RunReader;
-use crate::records::{EngineCountsRecord, ProfileRecord, SliceRecord, StatementRecord};
-use crate::schema::{Columns, Record, Stored as _, insert, replace};
+use crate::records::{EngineCountsRecord, SliceRecord, StatementRecord};
+use crate::schema::{Columns, Record, Stored as _, insert};
 use crate::writer::RunWriter;
 
 impl Record for SliceRecord {
@@ -66,47 +65,6 @@ fn numbers(count: &Count) -> [i64; 3] {
 }
 
 impl RunWriter {
-    /// Store how a candidate executes the statements of a microbenchmark since a start.
-    pub fn set_plans(
-        &mut self,
-        (microbenchmark, candidate, restart): (u32, u32, u32),
-        plans: &[StatementPlan],
-    ) -> Result<(), ResultsError> {
-        self.write("storing plans", |database| {
-            plans.iter().try_for_each(|StatementPlan { number, sql, lines }| {
-                let row = vec![
-                    ("microbenchmark", microbenchmark.into()),
-                    ("candidate", candidate.into()),
-                    ("restart", restart.into()),
-                    ("statement", (*number).into()),
-                    ("sql", sql.clone().into()),
-                    ("lines", lines.join("\n").into()),
-                ];
-                replace(database, "plan", row)
-            })
-        })
-    }
-
-    /// Store what was sampled of a candidate on a microbenchmark in one start.
-    pub fn set_profile(
-        &mut self,
-        microbenchmark: u32,
-        ProfileRecord { candidate, restart, statements, cpu, profile }: &ProfileRecord,
-    ) -> Result<(), ResultsError> {
-        let json = serde_json::to_string(profile).expect("a profile has only texts and numbers");
-        self.write("storing a profile", |database| {
-            let row = vec![
-                ("microbenchmark", microbenchmark.into()),
-                ("candidate", (*candidate).into()),
-                ("restart", (*restart).into()),
-                ("statements", statements.cast_signed().into()),
-                ("cpu_ns", cpu.as_nanos().cast_signed().into()),
-                ("json", json.into()),
-            ];
-            replace(database, "profile", row)
-        })
-    }
-
     /// Store one slice. After this returns, the slice survives a crash of this process.
     pub fn add_slice(&mut self, slice: &SliceRecord) -> Result<(), ResultsError> {
         let session = self.session;
@@ -161,64 +119,6 @@ fn add_engine_counts(
 }
 
 impl RunReader {
-    /// What was sampled on one microbenchmark, by candidate and start.
-    pub fn profiles(&self, microbenchmark: u32) -> Result<Vec<ProfileRecord>, ResultsError> {
-        if !self.has_table("profile")? {
-            return Ok(Vec::new());
-        }
-        let sql = "SELECT * FROM profile WHERE microbenchmark = ?1 ORDER BY candidate, restart";
-        let number =
-            |row: &rusqlite::Row<'_>, name| row.get::<_, i64>(name).map(i64::cast_unsigned);
-        let rows = self.rows_with(sql, [microbenchmark], |row| {
-            checksum::check(row, "profile", &["microbenchmark", "candidate", "restart"])?;
-            Ok((
-                row.get("candidate")?,
-                row.get("restart")?,
-                number(row, "statements")?,
-                number(row, "cpu_ns")?,
-                row.get::<_, String>("json")?,
-            ))
-        })?;
-        let record = |(candidate, restart, statements, cpu, json): (u32, u32, u64, u64, String)| {
-            let profile: Profile = self.parse("a profile", &json)?;
-            if !profile.is_consistent() {
-                return Err(ResultsError::Damaged {
-                    path: self.directory().path().to_owned(),
-                    what: "a profile",
-                    why: "it has stacks with unknown functions, or too many samples".to_owned(),
-                });
-            }
-            Ok(ProfileRecord {
-                candidate,
-                restart,
-                statements,
-                cpu: Nanos::from_nanos(cpu),
-                profile,
-            })
-        };
-        rows.into_iter().map(record).collect()
-    }
-
-    /// How candidates executed the statements of one microbenchmark, with the candidate's number and that of the start.
-    pub fn plans(
-        &self,
-        microbenchmark: u32,
-    ) -> Result<Vec<(u32, u32, StatementPlan)>, ResultsError> {
-        if !self.has_table("plan")? {
-            return Ok(Vec::new());
-        }
-        let sql = "SELECT * FROM plan WHERE microbenchmark = ?1 \
-                   ORDER BY candidate, restart, statement";
-        let key = ["microbenchmark", "candidate", "restart", "statement"];
-        self.rows_with(sql, [microbenchmark], |row| {
-            checksum::check(row, "plan", &key)?;
-            let lines: String = row.get("lines")?;
-            let lines = lines.lines().map(str::to_owned).collect();
-            let plan = StatementPlan { number: row.get("statement")?, sql: row.get("sql")?, lines };
-            Ok((row.get("candidate")?, row.get("restart")?, plan))
-        })
-    }
-
     /// By how much the engines' own counters grew in slices of one microbenchmark, in order of execution. Empty if they
     /// were not read.
     pub fn engine_counts(

@@ -13,7 +13,7 @@ use dbdyno_report::assemble::assemble;
 use dbdyno_report::{export, html, terminal};
 use dbdyno_results::{
     FailureKind, FailureRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, NewRun,
-    REMOVE_CHECKSUMS, RunReader, RunWriter, SessionRecord, StartedFrom, StateSnapshotRecord,
+    RunReader, RunWriter, SessionRecord, StartedFrom, StateSnapshotRecord, remove_checksums,
 };
 use dbdyno_types::insert::{Operations, Second, StepMeasured};
 use dbdyno_types::{Latencies, StateSnapshot};
@@ -129,7 +129,7 @@ fn samples() -> (TempDir, Vec<Vec<u8>>) {
         let database = Connection::open(run.join("run.sqlite")).unwrap();
         database.execute_batch("PRAGMA journal_mode = DELETE").unwrap();
         // Most changes would be found before they are parsed.
-        database.execute_batch(REMOVE_CHECKSUMS).unwrap();
+        database.execute_batch(&remove_checksums()).unwrap();
         drop(database);
         fs::read(run.join("run.sqlite")).unwrap()
     });

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use dbdyno_results::{ProfileRecord, REMOVE_CHECKSUMS, ResultsError, RunReader, RunWriter};
+use dbdyno_results::{ProfileRecord, ResultsError, RunReader, RunWriter, remove_checksums};
 use dbdyno_types::profile::{Function, Profile, Stack};
 use dbdyno_units::Nanos;
 use rusqlite::Connection;
@@ -51,7 +51,7 @@ fn profile_with_unknown_functions_is_damaged() {
     drop(writer);
     assert_eq!(RunReader::open(dir.path()).unwrap().profiles(0).unwrap(), [record]);
     let database = Connection::open(dir.path().join("run.sqlite")).unwrap();
-    database.execute_batch(REMOVE_CHECKSUMS).unwrap();
+    database.execute_batch(&remove_checksums()).unwrap();
     for damage in ["'[0]', '[1]'", "'\"samples\":3', '\"samples\":18446744073709551615'"] {
         database
             .execute_batch(&format!("UPDATE profile SET json = replace(json, {damage})"))

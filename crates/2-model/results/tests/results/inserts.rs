@@ -2,8 +2,8 @@
 
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, InForceRecord, InsertPlanRecord, InsertStepPlan,
-    InsertStepRecord, NewRun, REMOVE_CHECKSUMS, Role, RunReader, RunWriter, SessionRecord,
-    StartedFrom, StateSnapshotRecord,
+    InsertStepRecord, NewRun, Role, RunReader, RunWriter, SessionRecord, StartedFrom,
+    StateSnapshotRecord, remove_checksums,
 };
 use dbdyno_types::insert::{DeviceUsage, Operations, Second, StepMeasured};
 use dbdyno_types::{Latencies, ServerUsage, StateSnapshot};
@@ -161,7 +161,7 @@ fn changed_step_or_second_is_named_in_the_error() {
     change("UPDATE insert_step SET json = replace(json, '\"overdue\":50', '\"overdue\":51')");
     let error = reader.insert_steps().unwrap_err().to_string();
     assert!(error.contains("the row with id 1 of its table insert_step"), "{error}");
-    change(REMOVE_CHECKSUMS);
+    change(&remove_checksums());
     assert_eq!(reader.insert_steps().unwrap()[0].measured.as_ref().unwrap().overdue, 51);
     assert_eq!(reader.insert_seconds(id).unwrap()[0].queries, whole().queries + 1);
 }

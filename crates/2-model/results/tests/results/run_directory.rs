@@ -6,8 +6,8 @@ use std::path::Path;
 use dbdyno_results::{
     AuditRecord, BuildRecord, CandidateRecord, CommandLineDifference, CommandLinesRecord,
     ExtensionRecord, FailureKind, FailureRecord, InForceRecord, MicrobenchmarkRecord, NamedCount,
-    NewLayout, NewRun, OptimizationRecord, OriginRecord, REMOVE_CHECKSUMS, ResultsError, Role,
-    RunReader, RunWriter, SessionRecord, SliceRecord, StateSnapshotRecord, Warning,
+    NewLayout, NewRun, OptimizationRecord, OriginRecord, ResultsError, Role, RunReader, RunWriter,
+    SessionRecord, SliceRecord, StateSnapshotRecord, Warning, remove_checksums,
 };
 use dbdyno_types::{
     ClientWait, Count, Counted, Counter, Counting, Counts, EngineCounts, Latencies, Missing,
@@ -476,7 +476,7 @@ fn changed_row_is_named_in_the_error() {
         let expected = format!("run.sqlite is damaged: the row with id {id} of its table slice");
         assert!(error.to_string().contains(&expected), "{sql}: {error}");
         if !sql.contains("latencies") {
-            database.execute_batch(REMOVE_CHECKSUMS).unwrap();
+            database.execute_batch(&remove_checksums()).unwrap();
             assert_eq!(RunReader::open(dir.path()).unwrap().slices(0).unwrap().len(), 4);
         }
     }
@@ -495,7 +495,7 @@ fn changed_record_is_named_in_the_error() {
     assert!(error.contains("the row with id 1 of its table microbenchmark"), "{error}");
     let error = reader.candidates().unwrap_err().to_string();
     assert!(error.contains("the row with id 0 of its table candidate"), "{error}");
-    database.execute_batch(REMOVE_CHECKSUMS).unwrap();
+    database.execute_batch(&remove_checksums()).unwrap();
     assert_eq!(reader.candidates().unwrap()[0].name, "case");
     assert_eq!(reader.microbenchmarks().unwrap()[1].0.group, "point-3");
 }

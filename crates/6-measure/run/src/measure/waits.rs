@@ -69,7 +69,7 @@ impl MicrobenchmarkRun<'_> {
         }
         for (number, instance) in running(instances) {
             if let Ok(Some(waits)) = instance.worker_mut().and_then(WorkerHandle::waits) {
-                recorder.results.set_waits(id, number as u32, restart, &waits)?;
+                recorder.results.set_waits((id, number as u32, restart), &waits)?;
             }
         }
         Ok(())

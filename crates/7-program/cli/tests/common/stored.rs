@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use dbdyno_results::REMOVE_CHECKSUMS;
+use dbdyno_results::remove_checksums;
 use rusqlite::{Connection, OpenFlags};
 
 /// The key of a block.
@@ -163,7 +163,7 @@ pub fn rows_kept(run: &Path) -> Vec<u32> {
 pub fn modify_run(run: &Path, sql: &str) {
     let database = Connection::open(run.join("run.sqlite")).unwrap();
     database.execute_batch(sql).unwrap();
-    database.execute_batch(REMOVE_CHECKSUMS).unwrap();
+    database.execute_batch(&remove_checksums()).unwrap();
 }
 
 /// The database files of the instances, without the copies that instances are cloned from.
