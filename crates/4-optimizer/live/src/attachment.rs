@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, PatchedMapping};
 use crate::memory::{Maps, PagedReader};
-use crate::patch::{BytePatch, PAGE, Patch, PatchList};
+use crate::patch::{BytePatch, PAGE, Patch};
 use crate::probe::Status;
 use crate::process::{ProbeOptions, Process, identify, retry_while_busy};
 use crate::process_lock::ProcessLock;
@@ -121,19 +121,8 @@ impl Attachment {
         let max_pause = u64::try_from(self.max_pause.as_millis()).ok();
         let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.journal.change(|record| {
-            record.generations.push(Generation {
-                number,
-                made,
-                state: GenerationState::Preparing,
-                areas: Vec::new(),
-                entries: PatchList::default(),
-                mappings: Vec::new(),
-                exits: PatchList::default(),
-                frames: Vec::new(),
-                digest: None,
-                counts: false,
-                max_pause_ms: max_pause,
-            });
+            let new = Generation::new(number, max_pause);
+            record.generations.push(Generation { made, ..new });
         })
     }
 

@@ -80,6 +80,25 @@ pub struct Generation {
     pub max_pause_ms: Option<u64>,
 }
 
+impl Generation {
+    /// One without anything in the process yet.
+    pub fn new(number: u32, max_pause_ms: Option<u64>) -> Self {
+        Self {
+            number,
+            made: 0,
+            state: GenerationState::Preparing,
+            areas: Vec::new(),
+            entries: PatchList::default(),
+            mappings: Vec::new(),
+            exits: PatchList::default(),
+            frames: Vec::new(),
+            digest: None,
+            counts: false,
+            max_pause_ms,
+        }
+    }
+}
+
 impl GenerationState {
     /// Whether entries may be redirected.
     pub const fn may_be_active(self) -> bool {

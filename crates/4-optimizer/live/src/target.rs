@@ -444,7 +444,6 @@ fn has_nothing(state: &Path, pid: u32, parent: Option<u32>, error: &LiveError) -
 mod tests {
     use super::*;
     use crate::journal::{Generation, Journal};
-    use crate::patch::PatchList;
 
     #[test]
     fn switch_takes_the_pause_of_the_optimization_or_of_that_of_an_ancestor() {
@@ -453,18 +452,9 @@ mod tests {
         assert_eq!(recorded_pause(state.path(), me, Some(me)), DEFAULT_MAX_PAUSE);
         let identity = ProcessIdentity::of(me).unwrap();
         let mut journal = Journal::open(state.path(), &identity, Path::new("/bin/me")).unwrap();
-        let with = |max_pause_ms| Generation {
-            number: 1,
-            made: 0,
-            state: GenerationState::Active,
-            areas: Vec::new(),
-            entries: PatchList::default(),
-            mappings: Vec::new(),
-            exits: PatchList::default(),
-            frames: Vec::new(),
-            digest: None,
-            counts: false,
-            max_pause_ms,
+        let with = |max_pause_ms| {
+            let new = Generation::new(1, max_pause_ms);
+            Generation { state: GenerationState::Active, ..new }
         };
         let generations = [Some(100), Some(400), None].map(with).to_vec();
         journal.change(|record| record.generations = generations).unwrap();

@@ -41,12 +41,17 @@ fn plan() -> Option<ServerPlan> {
     Some(small(installation, ("innodb_redo_log_capacity", "32M")))
 }
 
-/// The plan of a server with an older release; `None` if it cannot be fetched.
-fn older_plan(name: &str) -> Option<ServerPlan> {
+/// A new server of an older release in the directory `a`, after a full disk was reported; `None` if it cannot be fetched.
+fn started(name: &str) -> Option<(ServerPlan, Run, Server)> {
     let system = ServerSystem::MySql;
     let release = older(system, name)?;
     let installation = Installation::find(system, None, Some(release.program())).unwrap();
-    Some(small(installation, ("innodb_log_file_size", "16M")))
+    let plan = small(installation, ("innodb_log_file_size", "16M"));
+    check_full_disk(&plan);
+    let run = Run::new();
+    initialise(&plan, &run.server_dir("a")).unwrap();
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    Some((plan, run, server))
 }
 
 /// A plan with this size of the redo log.
@@ -93,11 +98,7 @@ fn life_cycle_of_a_mysql_server() {
 #[test]
 #[ignore = "full"]
 fn life_cycle_of_a_mysql_5_6_server() {
-    let Some(plan) = older_plan("mysql-5.6.14") else { return };
-    check_full_disk(&plan);
-    let run = Run::new();
-    initialise(&plan, &run.server_dir("a")).unwrap();
-    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let Some((plan, run, server)) = started("mysql-5.6.14") else { return };
     let engine = engine(&server, StatementMode::Text);
     let names: Vec<String> = plan.settings().iter().map(|(name, _)| name.clone()).collect();
     let in_force = engine.settings_in_force(&names).unwrap();
@@ -115,11 +116,7 @@ fn life_cycle_of_a_mysql_5_6_server() {
 #[test]
 #[ignore = "full"]
 fn life_cycle_of_a_mysql_8_0_server() {
-    let Some(plan) = older_plan("mysql-8.0.33") else { return };
-    check_full_disk(&plan);
-    let run = Run::new();
-    initialise(&plan, &run.server_dir("a")).unwrap();
-    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let Some((plan, run, server)) = started("mysql-8.0.33") else { return };
     check_life_cycle(&plan, &run, server, "8.0.33");
     check_failed_start(&plan, &run);
     run.end();
