@@ -50,6 +50,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let failures = run.failures()?;
     let records = run.candidates()?;
     let planned = run.planned_restarts();
+    let profiling = run.profiling();
     let mut all_done = true;
     let mut measuring_time = Nanos::ZERO;
     let (mut measured, mut unmeasured) = (Vec::new(), Vec::new());
@@ -72,7 +73,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             let one = Measured { order, statements, engine_counts, plans, ..one };
             let waits = run.waits(id)?;
             let mut one = Measured { profiles, executed, waits, ..one };
-            one.profiling = run.profiling();
+            one.profiling.clone_from(&profiling);
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.slices.iter_mut().for_each(|slice| slice.latencies = Latencies::default());

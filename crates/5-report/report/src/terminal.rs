@@ -184,8 +184,15 @@ fn whole_sentences(text: &str, columns: usize, most: usize) -> (Vec<String>, boo
     let lines = |text: &str| -> Vec<String> {
         wrap(text, columns).iter().flat_map(|line| break_name(line, columns)).collect()
     };
-    let ends = ends_of_clauses(text).into_iter().rev();
-    let shorter = ends.map(|end| (lines(&format!("{}; more: --details", &text[..end])), false));
+    // Longer ones cannot fit, and a text of somebody else's run may have very many.
+    let longest = columns * most.max(LONGEST_SENTENCE);
+    let ends = ends_of_clauses(text).into_iter().enumerate();
+    let ends: Vec<usize> =
+        ends.filter(|(at, end)| *at == 0 || *end <= longest).map(|(_, end)| end).collect();
+    let shorter = ends
+        .into_iter()
+        .rev()
+        .map(|end| (lines(&format!("{}; more: --details", &text[..end])), false));
     let mut forms: Vec<(Vec<String>, bool)> = vec![(lines(text), true)];
     forms.extend(shorter);
     let least = forms.iter().map(|(lines, _)| lines.len()).min().unwrap_or_default();

@@ -142,9 +142,9 @@ pub(crate) fn status(report: &Report) -> String {
             "incomplete: can be resumed".to_owned()
         }
         (RunStatus::Incomplete, None) => {
-            let measured = report.microbenchmarks.len();
-            let all = measured + report.unmeasured.len();
-            format!("incomplete: {measured} of {all} microbenchmarks measured; can be resumed")
+            let left = report.unmeasured.len();
+            let all = report.microbenchmarks.len() + left;
+            format!("incomplete: {left} of {all} not started; can be resumed")
         }
     }
 }
@@ -262,8 +262,8 @@ pub(crate) fn differs_in_effect(report: &Report, candidate: &CandidateRecord) ->
     let mut shown: Vec<String> = all.iter().take(SHOWN_IN_EFFECT).cloned().collect();
     match all.len().saturating_sub(shown.len()) {
         0 => {}
-        1 => shown.push("and 1 more setting, listed in report.html".to_owned()),
-        rest => shown.push(format!("and {rest} more settings, listed in report.html")),
+        1 => shown.push("and 1 more setting".to_owned()),
+        rest => shown.push(format!("and {rest} more settings")),
     }
     shown.extend(beside_defaults(report, candidate));
     shown

@@ -541,7 +541,7 @@ impl Explained<'_> {
         let asked = asked_cpu?;
         let (candidate, baseline) = (&self.row.candidate, &self.report.baseline);
         let text = format!(
-            "{own} CPU time of {candidate} and {base} of {baseline}; {asked} of each were asked for"
+            "{own} CPU time of {candidate} and {base} of {baseline}; {asked} of each were requested"
         );
         let least = ENOUGH_SAMPLED * asked.as_secs_f64();
         let short = [(own, candidate), (base, baseline)]
@@ -550,9 +550,9 @@ impl Explained<'_> {
         Some(match names.is_empty() {
             true => text,
             false => format!(
-                "{text}. {} used less CPU time than that in the sampled slices, because servers that wait \
-                 use none, so that only larger differences are certain: set a longer `time` in [profile], \
-                 or measure with more clients",
+                "{text}. {} used less than that in the sampled slices: a server that waits uses none, and a \
+                 start that was not sampled adds none. Only larger differences are certain; set a longer \
+                 `time` in [profile], or measure with more clients",
                 names.join(" and ")
             ),
         })

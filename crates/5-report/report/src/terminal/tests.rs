@@ -930,7 +930,7 @@ fn why_names_the_difference_its_layers_and_functions() {
         ": the noise floor.",
         "smallest certain difference with these samples: ",
         "while sampling was 1.024 and 1.019 times",
-        "4.02 s CPU time of myrocks and 2.29 s of innodb; 4 s of each were asked for. innodb used less",
+        "4.02 s CPU time of myrocks and 2.29 s of innodb; 4 s of each were requested. innodb used less",
     ] {
         assert!(words.contains(sentence), "{sentence} is not in {words}");
     }

@@ -73,9 +73,9 @@ impl Instance {
     }
 }
 
-/// The functions to count in a process with one of these profiles: all in which something was sampled in any of them, so
-/// that all candidates count the same. A function of another profile is the one at its address in a file of the same
-/// build, and else the one with its name.
+/// The functions to count in a process with one of these profiles: those in which something was sampled in any of them, so
+/// that candidates count the same where possible. A function of another profile is the one at its address in a file of the
+/// same build, or else one with its name in a stack of `own`; others are not counted.
 pub(crate) fn functions_to_count(own: &Profile, all: &[&Profile]) -> Vec<SampledFunction> {
     let mut by_name: HashMap<(&str, &str), Vec<u64>> = HashMap::new();
     for Function { module, name, start, .. } in &own.functions {

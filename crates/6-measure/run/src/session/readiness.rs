@@ -408,7 +408,11 @@ fn connections(experiment: &Experiment, target: &Target) -> u32 {
         _ => false,
     };
     let candidates = on_existing_servers(experiment);
-    let instances = candidates.into_iter().filter(is_there).count() as u32;
+    let instances = match experiment.insert_benchmark {
+        // One candidate after another.
+        Some(_) => 1,
+        None => candidates.into_iter().filter(is_there).count() as u32,
+    };
     instances * (experiment.workload.most_clients() + 2)
 }
 

@@ -123,11 +123,10 @@ fn new_data_warning(titles: &[String]) -> Option<Warning> {
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
     Some(Warning {
         what: format!(
-            "the resumed run continues with the loaded data, without the writes of its earlier sessions, before \
+            "it continues with the loaded data, without the writes of its earlier sessions, before \
              {first}{more}, which should be measured after these writes"
         ),
-        advice: "results with and without these writes are mixed; a new run has none of this"
-            .to_owned(),
+        advice: "only a new run has all results with these writes".to_owned(),
     })
 }
 

@@ -255,10 +255,7 @@ impl Execution<'_> {
             }
             Outcome::Interrupted { if_resumed } => {
                 let directory = self.directory.display();
-                let but = if if_resumed.is_some() { "; or start a new run, because:" } else { "" };
-                output::note(&format!(
-                    "stopped; resume with: dbdyno run --resume {directory}{but}"
-                ));
+                output::note(&format!("stopped; resume with: dbdyno run --resume {directory}"));
                 note_if_resumed(if_resumed.as_ref());
                 ExitCode::from(INTERRUPTED)
             }
@@ -269,7 +266,7 @@ impl Execution<'_> {
 /// Prints what is wrong with the results of a run if it is resumed.
 pub fn note_if_resumed(warning: Option<&Warning>) {
     if let Some(Warning { what, advice }) = warning {
-        output::note(&format!("warning: {what}; {advice}"));
+        output::note(&format!("warning: if it is resumed: {what}; {advice}"));
     }
 }
 
