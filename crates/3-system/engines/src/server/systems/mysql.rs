@@ -21,7 +21,7 @@ use super::{too_old, unrecognised, write_config};
 
 /// MySQL and compatible forks: Percona Server, Facebook's MySQL with MyRocks.
 ///
-/// Tested with MySQL 9.7 and 5.6. The versions between and the forks are written from their documentation.
+/// Tested with MySQL 9.7, 8.0 and 5.6. Other versions and the forks are written from their documentation.
 pub(crate) struct MySql;
 
 /// The dictionary, undo and temporary tablespaces, and the doublewrite buffer.
