@@ -114,9 +114,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether a requested A/B test failed, or practically nothing was changed.
+    /// Whether a requested A/B test failed, or practically nothing was changed, in one of the processes.
     pub fn has_failed(&self) -> bool {
+        let of_members = self.members.iter().any(|member| match &member.outcome {
+            MemberOutcome::Switched(switched) => switched.is_ineffective(),
+            MemberOutcome::Inherited | MemberOutcome::Error(_) => false,
+        });
         self.optimized.switched.is_ineffective()
+            || of_members
             || self.effect.as_ref().is_some_and(|effect| !effect.errors.is_empty())
     }
 

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use dbdyno_machine::safe_files::SafeDir;
-use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, major, minor, openat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, major, minor, openat, statat,
+};
 
 use crate::LiveError;
 
@@ -58,13 +60,18 @@ fn seen_by_itself(pid: u32, number: &str) -> Option<OwnedFd> {
     let process = format!("/proc/{pid}");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = SafeDir::from(openat(CWD, format!("{process}/root"), flags, Mode::empty()).ok()?);
-    let inner = Path::new("proc").join(number);
-    let place = root.open_beneath(&inner.join("mem"), OFlags::PATH, Mode::empty()).ok()?;
-    let namespace = |process: &Path| fs::metadata(process.join("ns/pid")).map(|it| it.ino()).ok();
-    let process = Path::new(&process);
+    let inner = root.open_beneath(&Path::new("proc").join(number), flags, Mode::empty()).ok()?;
+    let is_of_proc = |file: &OwnedFd| fstatfs(file).is_ok_and(|it| it.f_type == PROC_SUPER_MAGIC);
+    if !is_of_proc(&inner) {
+        return None;
+    }
     // In another namespace, another process has this number.
-    let is_same = namespace(process)? == namespace(&process.join("root").join(inner))?;
-    (is_same && fstatfs(&place).ok()?.f_type == PROC_SUPER_MAGIC).then_some(place)
+    let namespace = fs::metadata(format!("{process}/ns/pid")).ok()?.ino();
+    if statat(&inner, "ns/pid", AtFlags::empty()).ok()?.st_ino != namespace {
+        return None;
+    }
+    let place = SafeDir::from(inner).open_beneath(Path::new("mem"), OFlags::PATH, Mode::empty());
+    place.ok().filter(is_of_proc)
 }
 
 /// The process that has the lock; `None` if it is in another container, or has just ended.
@@ -88,12 +95,13 @@ fn holder_in(line: &str, file: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;
-    use std::process::{Child, Command, Stdio};
+    use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::process::testing::KillOnDrop;
 
     /// A process, with namespaces of its own by these options; `None` if this user may not make them.
-    fn other(options: &[&str]) -> Option<Child> {
+    fn other(options: &[&str]) -> Option<KillOnDrop> {
         let unshare = |program: &[&str]| {
             let mut command = Command::new("unshare");
             command.args(options).args(program).stderr(Stdio::null());
@@ -102,33 +110,27 @@ mod tests {
         if !unshare(&["true"]).status().unwrap().success() {
             return None;
         }
-        let child = unshare(&["sleep", "1000"]).spawn().unwrap();
-        let name = format!("/proc/{}/comm", child.id());
+        let child = KillOnDrop(unshare(&["sleep", "1000"]).spawn().unwrap());
+        let name = format!("/proc/{}/comm", child.0.id());
         while fs::read_to_string(&name).unwrap().trim() != "sleep" {
             std::thread::sleep(Duration::from_millis(5));
         }
         Some(child)
     }
 
-    fn end(mut child: Child) {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
     #[test]
     fn process_is_locked_once_in_any_namespace() {
         for options in [&[][..], &["--net"], &["--mount-proc"]] {
             let Some(child) = other(options) else { continue };
-            let lock = ProcessLock::take(child.id()).unwrap();
-            let refused = ProcessLock::take(child.id()).unwrap_err();
+            let lock = ProcessLock::take(child.0.id()).unwrap();
+            let refused = ProcessLock::take(child.0.id()).unwrap_err();
             let me = std::process::id();
             assert!(
                 matches!(refused, LiveError::Locked { by: Some(by), .. } if by == me),
                 "{options:?}: {refused}"
             );
             drop(lock);
-            ProcessLock::take(child.id()).unwrap();
-            end(child);
+            ProcessLock::take(child.0.id()).unwrap();
         }
     }
 
@@ -138,11 +140,10 @@ mod tests {
             return dbdyno_fuzz::skip("mount namespaces are not permitted");
         };
         let inode = |path: &Path| fs::metadata(path).unwrap().ino();
-        let pid = child.id();
+        let pid = child.0.id();
         let locked = memory_file(pid).unwrap().metadata().unwrap().ino();
         assert_eq!(locked, inode(Path::new(&format!("/proc/{pid}/root/proc/{pid}/mem"))));
         assert_ne!(locked, inode(Path::new(&format!("/proc/{pid}/mem"))));
-        end(child);
     }
 
     #[test]
@@ -151,7 +152,7 @@ mod tests {
             return dbdyno_fuzz::skip("only root can start a process of another user");
         }
         let child = other(&[]).unwrap();
-        let pid = child.id();
+        let pid = child.0.id();
         let flock = || {
             let mut command = Command::new("flock");
             command.args(["--nonblock", &format!("/proc/{pid}/root/proc/{pid}/mem"), "true"]);
@@ -163,7 +164,6 @@ mod tests {
         let lock = ProcessLock::take(pid).unwrap();
         assert!(!flock().status().unwrap().success());
         drop(lock);
-        end(child);
     }
 
     #[test]

@@ -30,25 +30,29 @@ pub struct Switched {
     pub blocked: usize,
     /// Number of changed addresses.
     pub replaced: usize,
+    /// Number of functions to redirect or to restore, and of those for which it was done. The other addresses are jumps
+    /// out of copies.
+    pub entries: usize,
+    pub entries_done: usize,
     /// Addresses that were not changed, because threads were inside the bytes to replace, or did not stop in time.
     pub busy: Vec<u64>,
     /// Number of threads moved to the equivalent instruction.
     pub moved: usize,
 }
 
-/// With a smaller share of the addresses changed, a switch has practically no effect.
+/// With a smaller share of the functions redirected, a switch has practically no effect.
 const LEAST_EFFECTIVE: f64 = 0.1;
 
 impl Switched {
-    /// Share of the addresses to change that were changed; all of them if there was nothing to change.
+    /// Share of the functions to redirect or to restore for which it was done; all of them if there were none.
     pub fn applied(&self) -> Share {
-        Share::from_fraction(match self.replaced + self.busy.len() {
+        Share::from_fraction(match self.entries {
             0 => 1.0,
-            all => self.replaced as f64 / all as f64,
+            all => self.entries_done as f64 / all as f64,
         })
     }
 
-    /// Whether no address, or nearly none, was changed, although there were some to change.
+    /// Whether no function, or nearly none, was redirected or restored, although there were some.
     pub fn is_ineffective(&self) -> bool {
         self.applied().as_fraction() < LEAST_EFFECTIVE
     }
@@ -151,6 +155,8 @@ fn replace_in_stops(
         return Err(changed_in_part());
     }
     outcome.busy = left.iter().map(|edit| edit.address).collect();
+    outcome.entries = edits.iter().filter(|edit| edit.is_entry).count();
+    outcome.entries_done = outcome.entries - left.iter().filter(|edit| edit.is_entry).count();
     Ok(outcome)
 }
 
@@ -358,6 +364,8 @@ pub(crate) struct CodeEdit {
     /// The bytes to overwrite are a patch, so that no thread can be in the way. While they stay, a generation is
     /// active in part, or cannot be activated.
     pub(crate) removes_patch: bool,
+    /// Whether it redirects or restores a function, or an address in data; otherwise it is a jump out of a copy.
+    pub(crate) is_entry: bool,
 }
 
 impl CodeEdit {
@@ -457,7 +465,9 @@ impl SwitchPlan {
                 let removes_patch = now != site.original;
                 let splits = !removes_patch && now.len() == JUMP_SIZE;
                 let bytes = site.requested.to_vec();
-                steps.push((site.step, CodeEdit { address, bytes, splits, removes_patch }));
+                let is_entry = site.step == Step::Entries;
+                let edit = CodeEdit { address, bytes, splits, removes_patch, is_entry };
+                steps.push((site.step, edit));
             }
         }
         // The targets of another program's bytes are unknown, so no exit may jump there.
@@ -484,7 +494,8 @@ mod tests {
     use super::*;
 
     fn edit(address: u64, bytes: &[u8]) -> CodeEdit {
-        CodeEdit { address, bytes: bytes.to_vec(), splits: false, removes_patch: false }
+        let bytes = bytes.to_vec();
+        CodeEdit { address, bytes, splits: false, removes_patch: false, is_entry: true }
     }
 
     #[test]
@@ -539,6 +550,8 @@ mod tests {
     fn switch_of_few_addresses_is_ineffective_and_says_how_many_were_skipped() {
         let switched = |replaced, skipped| Switched {
             replaced,
+            entries: replaced + skipped,
+            entries_done: replaced,
             busy: vec![0x1000; skipped],
             stops: 1,
             threads: 2,
@@ -701,6 +714,30 @@ mod tests {
             let ends = all.map(|address| end_of_path(memory, address));
             assert_eq!(ends, [Some(copy); 3], "{number:?} {memory:x?}");
         }
+    }
+
+    #[test]
+    fn redo_of_busy_functions_is_ineffective_although_exits_are_removed() {
+        let fixture = Fixture::new();
+        let mut memory = Fixture::untouched();
+        for number in [Some(0), None] {
+            for edit in fixture.plan(&memory, number).edits {
+                memory.insert(edit.address, edit.bytes);
+            }
+        }
+        let redo = fixture.plan(&memory, Some(0)).edits;
+        let is_entry: Vec<bool> = redo.iter().map(|edit| edit.is_entry).collect();
+        assert_eq!(is_entry, [false, false, true, true]);
+        let error = || LiveError::ChangedInPart { pid: 1, max_pause: Nanos::ZERO };
+        let switched = replace_in_stops(&redo, error, |left, outcome| {
+            let busy: Vec<bool> = left.iter().map(|edit| edit.is_entry).collect();
+            outcome.stops += 1;
+            outcome.replaced += busy.iter().filter(|busy| !**busy).count();
+            Ok(Round { reached: busy.len(), busy, writes: 1 })
+        });
+        let switched = switched.unwrap();
+        assert_eq!((switched.replaced, switched.busy.len()), (2, 2));
+        assert!(switched.is_ineffective(), "{switched:?}");
     }
 
     #[test]

@@ -238,7 +238,7 @@ pub(crate) struct StoppedProcess<'a> {
     leave: BlockedThreads,
     unstopped: UnstoppedThreads<'a>,
     boosts: PriorityBoosts<'a>,
-    /// When the first thread was interrupted.
+    /// When the first thread was interrupted. One that a signal stopped while others were seized stands still for longer.
     pub(crate) since: Instant,
     max_pause: Duration,
 }

@@ -61,7 +61,7 @@ fn skipped(switched: &Switched) -> Option<String> {
     let applied = switched.applied();
     (applied.as_fraction() < 0.5).then(|| {
         format!(
-            "only {applied} of the addresses were changed; optimize again under less load, or allow a longer \
+            "only {applied} of the functions were redirected; optimize again under less load, or allow a longer \
              pause with --max-pause"
         )
     })
@@ -162,6 +162,9 @@ pub(super) fn switched(report: &SwitchReport, switch: Switch) -> Block {
         Switch::Redo => "redone",
     };
     Text::new(match report {
+        SwitchReport::Done { pid, switched, .. } if report.has_failed(switch) => {
+            format!("Process {pid}: practically not {done}; {switched}.")
+        }
         SwitchReport::Done { pid, switched, .. } => format!("Process {pid}: {done}; {switched}."),
         SwitchReport::Failed { pid, error } => format!("Process {pid}: not {done}: {error}"),
     })
@@ -369,9 +372,13 @@ mod tests {
 
     #[test]
     fn warning_names_the_share_if_most_addresses_were_skipped() {
-        let switched = |replaced| Switched { replaced, busy: vec![0; 60], ..Switched::default() };
+        let switched = |entries_done| Switched {
+            entries: entries_done + 60,
+            entries_done,
+            ..Switched::default()
+        };
         let warning = skipped(&switched(20)).unwrap();
-        assert!(warning.starts_with("only 25% of the addresses were changed"), "{warning}");
+        assert!(warning.starts_with("only 25% of the functions were redirected"), "{warning}");
         assert_eq!(skipped(&switched(60)), None);
     }
 
