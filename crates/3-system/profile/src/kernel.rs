@@ -69,7 +69,14 @@ pub fn kernel_entry<'a>(functions: impl IntoIterator<Item = &'a str>) -> &'a str
         |parts: &[&str]| functions.iter().any(|name| parts.iter().any(|part| name.contains(part)));
     if has(&["exc_page_fault", "do_page_fault", "el0_da", "el0_ia"]) {
         "page fault"
-    } else if has(&["sysvec_", "common_interrupt", "el0_irq", "el0_interrupt"]) {
+    } else if has(&[
+        "sysvec_",
+        "common_interrupt",
+        "apic_timer_interrupt",
+        "do_IRQ",
+        "el0_irq",
+        "el0_interrupt",
+    ]) {
         "interrupt"
     } else {
         "other"

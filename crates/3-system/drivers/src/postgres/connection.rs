@@ -91,7 +91,7 @@ impl PostgresConnection {
         let rows = rows.map_err(without_session)?;
         ended.map_err(|error| connection_lost(executing(SQL), &error))?;
         let id = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        id.ok_or_else(|| refused(executing(SQL), "the answer is no process id".to_owned()))
+        id.ok_or_else(|| refused(executing(SQL), "the answer is not a process ID".to_owned()))
     }
 
     /// Reads the rest of a reply that was not received.
@@ -453,7 +453,7 @@ pub(super) fn refused(doing: String, message: String) -> Error {
 fn without_session(mut error: Error) -> Error {
     if error.kind == ErrorKind::Connection {
         error.message.push_str(
-            "; a pooler, such as PgBouncer, answers when one of its connections to PostgreSQL is \
+            "; if a pooler such as PgBouncer listens there, none of its connections to PostgreSQL was \
              free: raise its `default_pool_size`, or connect to PostgreSQL itself",
         );
     }

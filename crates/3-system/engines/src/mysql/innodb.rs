@@ -129,6 +129,8 @@ fn unpurged(connection: &mut MySqlConnection) -> Result<u64, Error> {
 
 /// The difference of the next transaction's number and of that up to which all are purged.
 fn transactions_left(status: &str) -> Option<u64> {
+    // Before it are deadlocks and broken foreign keys, with the text of users' statements.
+    let (_, status) = status.split_once("\nTRANSACTIONS\n")?;
     let number_after = |label: &str| -> Option<u64> {
         let (_, rest) = status.split_once(label)?;
         rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()

@@ -50,7 +50,7 @@ impl State for MySqlDialect {
         // Since version 9, another format may be the default of MySQL.
         let format = if connection.is_mariadb() { "" } else { "FORMAT=TRADITIONAL " };
         let rows = connection.query(&format!("EXPLAIN {format}{sql}"))?;
-        Ok(rows.iter().filter(|row| is_choice(row)).map(|row| plan_line(row)).collect())
+        Ok(rows.iter().filter(|row| is_choice(sql, row)).map(|row| plan_line(row)).collect())
     }
 
     fn settle(connection: &mut MySqlConnection, settings: &ServerAccess) -> Result<(), Error> {
@@ -130,10 +130,14 @@ impl State for MySqlDialect {
 
 /// Whether a line of a plan is one of several ways. That of the table into which rows are inserted is not: MySQL 5.6 has
 /// another line for it.
-fn is_choice(row: &[Option<String>]) -> bool {
+fn is_choice(sql: &str, row: &[Option<String>]) -> bool {
+    let inserts = |word: &str| ["INSERT", "REPLACE"].iter().any(|it| word.eq_ignore_ascii_case(it));
+    if !sql.split_whitespace().next().is_some_and(inserts) {
+        return true;
+    }
     let kind = row.get(1).and_then(|kind| kind.as_deref());
     let remarks = row.last().and_then(|extra| extra.as_deref());
-    !matches!(kind, Some("INSERT" | "REPLACE")) && remarks != Some("No tables used")
+    !kind.is_some_and(inserts) && remarks != Some("No tables used")
 }
 
 /// The line of a table in a plan, equal for MariaDB and MySQL: table, type, key, its used length, what it is compared
@@ -223,9 +227,14 @@ mod tests {
         );
         let point = "1|SIMPLE|sbtest1|const|PRIMARY|PRIMARY|4|const|1|";
         assert_eq!(plan_line(&row(point)), "sbtest1: const by PRIMARY, key length 4, const");
-        assert!([mariadb, mysql, point].iter().all(|plan| is_choice(&row(plan))));
+        assert!([mariadb, mysql, point].iter().all(|plan| is_choice("SELECT 1", &row(plan))));
         let inserts = "1|INSERT|sbtest1|NULL|ALL|NULL|NULL|NULL|NULL|NULL|NULL|NULL";
         let of_5_6 = "1|SIMPLE|NULL|NULL|NULL|NULL|NULL|NULL|NULL|No tables used";
-        assert!([inserts, of_5_6].iter().all(|plan| !is_choice(&row(plan))));
+        assert!(
+            [inserts, of_5_6].iter().all(|plan| !is_choice("INSERT INTO t VALUES (1)", &row(plan)))
+        );
+        assert!(
+            is_choice("SELECT 1", &row(of_5_6)) && is_choice("insert INTO t SELECT 1", &row(point))
+        );
     }
 }

@@ -45,8 +45,11 @@ fn find(name: &str, all: &All) -> Option<SettingInForce> {
 
 fn read(connection: &mut PostgresConnection) -> Result<All, Error> {
     // `jit` may be on although the library for it is not installed.
-    let has_jit =
-        if major_version(connection) < FIRST_WITH_JIT { "false" } else { "pg_jit_available()" };
+    let has_jit = if major_version(connection.server_version()) < FIRST_WITH_JIT {
+        "false"
+    } else {
+        "pg_jit_available()"
+    };
     let sql = format!(
         "SELECT name, CASE WHEN name = 'jit' AND setting = 'on' AND NOT {has_jit} \
          THEN 'off' ELSE current_setting(name) END, setting, unit, vartype, \

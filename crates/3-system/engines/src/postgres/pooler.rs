@@ -18,7 +18,7 @@ pub(super) fn check(
     if one.backend_at_login() == Some(own) {
         return Ok(());
     }
-    let mut other = log_in().map_err(|error| too_few(2, connections, error))?;
+    let mut other = log_in().map_err(|error| too_few(2, connections.max(2), error))?;
     let others = other.backend()?;
     for _ in 0..ROUNDS {
         // Two requests in succession, because a pooler may use its sessions in turn.

@@ -39,7 +39,7 @@ pub(crate) fn set_up(connection: &mut PostgresConnection, purpose: Purpose) -> R
     if purpose == Purpose::Administer {
         settings.push(ADMINISTER);
     }
-    let major = major_version(connection);
+    let major = major_version(connection.server_version());
     // One statement, since there are many connections.
     let all: Vec<String> = settings
         .iter()
@@ -49,8 +49,8 @@ pub(crate) fn set_up(connection: &mut PostgresConnection, purpose: Purpose) -> R
     connection.run(&format!("SELECT {}", all.join(", ")))
 }
 
-pub(super) fn major_version(connection: &PostgresConnection) -> u32 {
-    let version = connection.server_version();
+/// The major number of a version such as `15.13` or `17beta1`; 0 if there is none.
+pub(crate) fn major_version(version: &str) -> u32 {
     let digits = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
     digits.parse().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use dbdyno_types::server::{ServerSystem, StorageEngine, Target};
@@ -119,17 +119,17 @@ impl ServerProgram for MySql {
     ) -> Result<(), ServerError> {
         let doing = "creating MySQL's data directory";
         let file = common::write_init_config(plan, server_dir, &fixed(plan, server_dir))?;
-        let (option, script) = match facts(plan).creation {
-            Creation::Initialize => ("--initialize-insecure", PathBuf::from("/dev/null")),
+        let (option, input) = match facts(plan).creation {
+            Creation::Initialize => ("--initialize-insecure", Stdio::null()),
             Creation::Bootstrap => {
                 let script = server_dir.path().join("bootstrap.sql");
                 write_config(&script, &bootstrap_script(plan)?)?;
-                ("--bootstrap", script)
+                let input = File::open(&script).map_err(system("reading", &script))?;
+                ("--bootstrap", input.into())
             }
         };
-        let input = File::open(&script).map_err(system("reading", &script))?;
         let command = init_command(plan, &file, option);
-        launcher.run_with_input(doing, command, input.into(), INITIALISE_TIMEOUT)
+        launcher.run_with_input(doing, command, input, INITIALISE_TIMEOUT)
     }
 
     fn command(
@@ -262,8 +262,12 @@ mod tests {
     use super::*;
 
     fn plan(version: &str, engine: StorageEngine) -> ServerPlan {
+        plan_of(ServerSystem::MySql, version, engine)
+    }
+
+    fn plan_of(system: ServerSystem, version: &str, engine: StorageEngine) -> ServerPlan {
         let installation = Installation {
-            system: ServerSystem::MySql,
+            system,
             program: "/opt/mysql/bin/mysqld".into(),
             version: version.to_owned(),
             file_size: Bytes::from_mib(60),
@@ -337,8 +341,15 @@ mod tests {
 
     #[test]
     fn checksums_of_pages_have_the_default_of_the_version() {
-        for (version, expected) in [("5.6.35", "innodb"), ("5.7.44", "crc32"), ("9.7.4", "crc32")] {
-            let properties = plan(version, StorageEngine::InnoDb).properties();
+        use ServerSystem::{MariaDb, MySql};
+        for (system, version, expected) in [
+            (MySql, "5.6.35", "innodb"),
+            (MySql, "5.7.44", "crc32"),
+            (MySql, "9.7.4", "crc32"),
+            (MariaDb, "10.4.34-MariaDB", "crc32"),
+            (MariaDb, "10.11.6-MariaDB", "full_crc32"),
+        ] {
+            let properties = plan_of(system, version, StorageEngine::InnoDb).properties();
             let found = properties.iter().find(|(name, _)| *name == CHECKSUMS).unwrap();
             assert_eq!(found.1, expected, "{version}");
         }

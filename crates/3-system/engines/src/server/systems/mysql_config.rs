@@ -88,7 +88,10 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     public_key: None,
     search_dirs,
     canonical_name: mysql_canonical_name,
-    properties: |plan| properties(plan, "full_crc32"),
+    properties: |plan| {
+        let is_old = version_numbers(&plan.installation.version) < (10, 5, 0);
+        properties(plan, if is_old { "crc32" } else { "full_crc32" })
+    },
     target,
     is_ready,
 };

@@ -1,4 +1,4 @@
-//! What private servers of MySQL differ in by version: the only place that compares versions.
+//! Differences between versions of MySQL's private servers, all in one table.
 
 use super::mysql_config::version_numbers;
 

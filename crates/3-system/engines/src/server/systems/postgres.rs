@@ -101,10 +101,12 @@ impl ServerProgram for Postgres {
 
     fn version(&self, printed: &str) -> Result<String, String> {
         let mut words = printed.split_whitespace().skip_while(|word| *word != "(PostgreSQL)");
-        let version = words.nth(1).filter(|version| major(version) > 0);
+        let version = words.nth(1).filter(|version| session::major_version(version) > 0);
         match version {
             None => Err(unrecognised(printed)),
-            Some(version) if major(version) < OLDEST.0 => Err(too_old(version, OLDEST.1, "")),
+            Some(version) if session::major_version(version) < OLDEST.0 => {
+                Err(too_old(version, OLDEST.1, ""))
+            }
             Some(version) => Ok(version.to_owned()),
         }
     }
@@ -228,7 +230,7 @@ fn checksum_option(plan: &ServerPlan) -> Result<Option<&'static str>, ServerErro
         None => Ok(None),
         Some("on") => Ok(Some("--data-checksums")),
         // Off was the default before version 18, without an option to say so.
-        Some("off") if major(&plan.installation.version) < 18 => Ok(None),
+        Some("off") if session::major_version(&plan.installation.version) < 18 => Ok(None),
         Some("off") => Ok(Some("--no-data-checksums")),
         Some(other) => {
             let reason = format!("`{other}` is neither `on` nor `off`");
@@ -249,16 +251,12 @@ fn debian_bin_dirs(all: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(all) else { return Vec::new() };
     let mut versions: Vec<(u32, PathBuf)> = entries
         .flatten()
-        .map(|entry| (major(&entry.file_name().to_string_lossy()), entry.path().join("bin")))
+        .map(|entry| {
+            (session::major_version(&entry.file_name().to_string_lossy()), entry.path().join("bin"))
+        })
         .collect();
     versions.sort();
     versions.into_iter().rev().map(|(_, directory)| directory).collect()
-}
-
-/// The major number of a version such as `15.13` or `17beta1`; 0 if there is none.
-fn major(version: &str) -> u32 {
-    let digits = version.find(|c: char| !c.is_ascii_digit()).unwrap_or(version.len());
-    version[..digits].parse().unwrap_or(0)
 }
 
 const MIB: u64 = 1 << 20;
@@ -304,7 +302,7 @@ pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
     // One CPU per query, like the other systems.
     add("max_parallel_workers_per_gather", "0".to_owned());
     // Compilation takes longer than most of these queries.
-    if major(&request.installation.version) >= session::FIRST_WITH_JIT {
+    if session::major_version(&request.installation.version) >= session::FIRST_WITH_JIT {
         add("jit", "off".to_owned());
     }
     add("autovacuum", "on".to_owned());
