@@ -62,10 +62,12 @@ fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
 /// Reads `tarball` and `sha256`: the location of an archive of a source or release, and its checksum,
 /// which a download must have.
 fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<String>)> {
-    let location = word(table, "tarball")?;
+    // All keys are read before a problem is reported: others would be unknown.
+    let (location, sha256) = (word(table, "tarball"), read_sha256(table));
+    let location = location?;
     let is_url = location.value.contains("://");
     refuse_password(table, location, "download the archive and write its path")?;
-    let sha256 = read_sha256(table)?;
+    let sha256 = sha256?;
     if is_url && sha256.is_none() {
         return table.reject(
             location.span,
@@ -262,14 +264,16 @@ fn read_release_archive(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
 }
 
 fn read_maven_release(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
-    let coordinates = word(table, "maven")?;
-    let packaging = if table.has("type") { Some(word(table, "type")?) } else { None };
+    let coordinates = word(table, "maven");
+    let packaging = if table.has("type") { word(table, "type").map(Some) } else { Some(None) };
+    let sha256 = read_sha256(table);
+    let (coordinates, packaging) = (coordinates?, packaging?);
     if let Some(packaging) = packaging.filter(|one| !PACKAGINGS.contains(&one.value)) {
         let message = format!("unknown type `{}` of an artifact", packaging.value);
         return table.reject(packaging.span, message, did_you_mean(packaging.value, &PACKAGINGS));
     }
     let packaging = packaging.map_or(PACKAGINGS[0], |packaging| packaging.value);
-    let sha256 = read_sha256(table)?;
+    let sha256 = sha256?;
     match MavenArtifact::parse(coordinates.value, packaging) {
         Ok(artifact) => Some(ReleaseOrigin::Maven { artifact: Box::new(artifact), sha256 }),
         Err(help) => {
@@ -280,8 +284,8 @@ fn read_maven_release(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
 }
 
 fn read_npm_release(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
-    let name = word(table, "npm")?;
-    let sha256 = read_sha256(table)?;
+    let (name, sha256) = (word(table, "npm"), read_sha256(table));
+    let (name, sha256) = (name?, sha256?);
     match NpmPackage::parse(name.value) {
         Ok(package) => Some(ReleaseOrigin::Npm { package, sha256 }),
         Err(help) => {

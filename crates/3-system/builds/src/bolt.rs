@@ -9,6 +9,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -490,7 +491,9 @@ impl Trial<'_> {
             let mut command = clean_command(&bolt.path);
             command.args(arguments).stdout(log.try_clone().map_err(making)?).stderr(log);
             let running = Running::start(command).map_err(making)?;
-            let Some(status) = wait(running, cancel, || {}).map_err(making)? else {
+            let Some(status) =
+                wait(running, cancel, || ControlFlow::Continue(())).map_err(making)?
+            else {
                 return Ok(None);
             };
             if status.success() && made.is_file() {

@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -155,7 +156,7 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) fn run_step(
     step: &Step,
     around: &Surroundings<'_>,
-    watch: impl FnMut(),
+    mut watch: impl FnMut(),
 ) -> io::Result<Option<ExitStatus>> {
     let mut command = clean_command(&step.program);
     command
@@ -166,25 +167,31 @@ pub(crate) fn run_step(
         .stdin(around.lock.as_stdin()?)
         .stdout(around.log.try_clone()?)
         .stderr(around.log.try_clone()?);
+    let watch = || {
+        watch();
+        ControlFlow::Continue(())
+    };
     wait(Running::start(command)?, around.cancel, watch)
 }
 
-/// Waits until a program that leads a process group exits. `None` if cancelled.
+/// Waits until a program that leads a process group exits. `None` if cancelled, or if `watch` ends it.
 pub(crate) fn wait(
     mut running: Running,
     cancel: &AtomicBool,
-    mut watch: impl FnMut(),
+    mut watch: impl FnMut() -> ControlFlow<()>,
 ) -> io::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = running.poll()? {
-            watch();
+            let _ = watch();
             return Ok(Some(status));
         }
         if cancel.load(Ordering::Relaxed) {
             return Ok(None);
         }
         thread::sleep(PERIOD);
-        watch();
+        if watch().is_break() {
+            return Ok(None);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,8 +38,8 @@ const ALWAYS: [&str; 12] = [
     "120",
 ];
 
-/// The most that an archive may have: 8 GiB.
-const MOST_OF_ARCHIVE: &str = "8589934592";
+/// The most that an archive may have.
+const MOST_OF_ARCHIVE: Bytes = Bytes::from_mib(8 << 10);
 
 /// How often the size of what was downloaded is told.
 const BETWEEN_REPORTS: Duration = Duration::from_secs(10);
@@ -156,8 +157,15 @@ fn each_part(file: &Path, mut each: impl FnMut(&[u8])) -> io::Result<()> {
 }
 
 /// A password or token for a server. curl reads it from a file, because all users can see the arguments of commands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access(Option<String>);
+
+/// Without the password.
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Access(…)" } else { "Access" })
+    }
+}
 
 impl Access {
     pub(crate) fn of_user(user: &str, password: &str) -> Self {
@@ -169,10 +177,10 @@ impl Access {
         Self(Some(setting("header", &format!("Authorization: {value}"))))
     }
 
-    /// The arguments of curl.
+    /// The arguments of curl, which name a file in `part`.
     fn args(&self, part: &Path) -> Result<Vec<String>, BuildError> {
         let Some(setting) = &self.0 else { return Ok(Vec::new()) };
-        let file = part.join("access");
+        let file = part.join(ACCESS);
         let write = || -> io::Result<()> {
             remove(&file)?;
             let mut options = OpenOptions::new();
@@ -187,6 +195,43 @@ impl Access {
         Ok(vec!["--config".to_owned(), file.to_string_lossy().into_owned()])
     }
 }
+
+/// Runs curl, which writes to `file`, with this access. It is ended if the file has more than `most`: curl itself does not
+/// know how long an answer in parts will be. `each` gets the size again and again.
+fn run_curl(
+    fetching: &Fetching<'_>,
+    doing: &str,
+    (access, args): (&Access, &[&str]),
+    (file, most): (&Path, Bytes),
+    mut each: impl FnMut(Bytes),
+) -> Result<(), BuildError> {
+    let of_access = access.args(fetching.part)?;
+    let of_access: Vec<&str> = of_access.iter().map(String::as_str).collect();
+    let (name, limit) = (file.to_string_lossy(), most.as_bytes().to_string());
+    let always = ["--max-filesize", &limit, "--output", &name];
+    let args = [&ALWAYS[..], &always, &of_access, args].concat();
+    let size = || Bytes::from_bytes(fs::metadata(file).map_or(0, |meta| meta.len()));
+    let watch = || {
+        let now = size();
+        each(now);
+        if now > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let result = fetching.run_watched(CURL, doing, fetching.part, &args, watch);
+    let access = fetching.part.join(ACCESS);
+    remove(&access).map_err(io_error("removing", &access))?;
+    if size() > most {
+        remove(file).map_err(io_error("removing", file))?;
+        return Err(fetching.failed(
+            doing,
+            format!("it has more than {most}"),
+            "check the address",
+        ));
+    }
+    result.map(drop)
+}
+
+/// The name of the file with the access.
+const ACCESS: &str = "access";
 
 /// A line of a configuration of curl.
 fn setting(name: &str, value: &str) -> String {
@@ -230,23 +275,20 @@ impl Download<'_> {
         }
         (fetching.report)(format!("downloading {url}"));
         let part = downloads.join(format!("{name}.part"));
-        let name = part.to_string_lossy();
         let size = || fs::metadata(&part).map(|meta| meta.len()).ok();
         // curl also holds the lock, in case dbdyno is killed.
         let fetching = Fetching { lock: &lock, ..*fetching };
-        let access = self.access.args(fetching.part)?;
-        let access: Vec<&str> = access.iter().map(String::as_str).collect();
         let run = |how: &[&str]| {
-            let what = ["--max-filesize", MOST_OF_ARCHIVE, "--output", &name, "--url", url];
-            let args = [&ALWAYS[..], how, &access[..], &what[..]].concat();
+            let args = [how, &["--url", url]].concat();
             let mut told = Instant::now();
-            let watch = || {
-                if let (true, Some(bytes)) = (told.elapsed() >= BETWEEN_REPORTS, size()) {
+            let tell = |bytes| {
+                if told.elapsed() >= BETWEEN_REPORTS {
                     told = Instant::now();
-                    (fetching.report)(format!("{} downloaded", Bytes::from_bytes(bytes)));
+                    (fetching.report)(format!("{bytes} downloaded"));
                 }
             };
-            fetching.run_watched(CURL, "downloading it", fetching.part, &args, watch)
+            let into = (part.as_path(), MOST_OF_ARCHIVE);
+            run_curl(&fetching, "downloading it", (self.access, &args), into, tell)
         };
         // Continues an interrupted download.
         let before = size();
@@ -303,14 +345,9 @@ impl Question<'_> {
     ) -> Result<Option<Vec<u8>>, BuildError> {
         let file = fetching.part.join("answer");
         remove(&file).map_err(io_error("removing", &file))?;
-        let (accept, most) = (format!("Accept: {}", self.accept), self.most.as_bytes());
-        let (name, limit) = (file.to_string_lossy(), most.to_string());
-        let access = self.access.args(fetching.part)?;
-        let access: Vec<&str> = access.iter().map(String::as_str).collect();
-        let what = ["--max-filesize", &limit, "--max-time", TIME_OF_ANSWER, "--header", &accept];
-        let place = ["--output", &name, "--url", self.url];
-        let args = [&ALWAYS[..], &access[..], &what[..], &place[..]].concat();
-        match fetching.run(CURL, doing, fetching.part, &args) {
+        let accept = format!("Accept: {}", self.accept);
+        let args = ["--max-time", TIME_OF_ANSWER, "--header", &accept, "--url", self.url];
+        match run_curl(fetching, doing, (self.access, &args), (&file, self.most), |_| {}) {
             // The first is said of a server, the second of a directory.
             Err(error)
                 if ["error: 404", "curl: (37)"].iter().any(|sign| error.is_fetching(sign)) =>
@@ -319,14 +356,7 @@ impl Question<'_> {
             }
             answered => answered?,
         };
-        let mut answer = Vec::new();
-        File::open(&file)
-            .and_then(|file| file.take(most + 1).read_to_end(&mut answer))
-            .map_err(io_error("reading", &file))?;
-        if answer.len() as u64 > most {
-            let reason = format!("{} has more than {}", self.url, self.most);
-            return Err(fetching.failed(doing, reason, "check the address of the registry"));
-        }
+        let answer = fs::read(&file).map_err(io_error("reading", &file))?;
         Ok(Some(answer))
     }
 }

@@ -4,6 +4,7 @@ use std::env;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -116,17 +117,17 @@ impl Fetching<'_> {
         dir: &Path,
         args: &[&str],
     ) -> Result<String, BuildError> {
-        self.run_watched(tool, doing, dir, args, || {})
+        self.run_watched(tool, doing, dir, args, || ControlFlow::Continue(()))
     }
 
-    /// Calls `watch` again and again meanwhile.
+    /// Calls `watch` again and again meanwhile, which may end it: that is reported as cancelled.
     pub(crate) fn run_watched(
         &self,
         tool: Tool,
         doing: &str,
         dir: &Path,
         args: &[&str],
-        watch: impl FnMut(),
+        watch: impl FnMut() -> ControlFlow<()>,
     ) -> Result<String, BuildError> {
         let output = self.part.join("output.txt");
         let log = File::create(&output).map_err(io_error("writing", &output))?;

@@ -375,8 +375,7 @@ pub enum Switch {
 
 /// Switches these processes, attaching as `target` says, but by default with the maximum pause of their optimizations.
 /// The pause of `target` is not used. If there is a `root`, the others are its descendants, and are not redone if it cannot
-/// be. Returns the outcomes, and
-/// the error of the root.
+/// be. Returns the outcomes, and the error of the root.
 pub fn switch_all(
     target: &Target,
     root: Option<u32>,

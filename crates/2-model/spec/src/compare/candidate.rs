@@ -268,9 +268,12 @@ impl<'w> Reader<'w, '_> {
         if found.iter().any(is_named) {
             return Some(ReleaseFrom::Installed);
         }
-        let published = PublishedRelease::of_series(system, name).map(|release| release.version);
+        // As in experiments, the name of one may have the system's: `mysql-8.0.33`.
+        let version = name.strip_prefix(system.name()).and_then(|rest| rest.strip_prefix('-'));
+        let wanted = version.unwrap_or(name);
+        let published = PublishedRelease::of_series(system, wanted).map(|release| release.version);
         match (published, system.suite_with(name)) {
-            (Some(version), suite) if version == name || suite.is_none() => {
+            (Some(version), suite) if version == wanted || suite.is_none() => {
                 return Some(ReleaseFrom::Published(version));
             }
             (_, Some(suite)) => return Some(ReleaseFrom::Suite(suite)),

@@ -154,6 +154,8 @@ pub(crate) struct Recipe {
     march_flags: &'static [&'static str],
     /// The linker for which the system's build system removes the flag.
     ignored_linker: Option<&'static str>,
+    /// Whether the system's build system adds a flag for the CPU of the machine that compiles.
+    adds_native: fn(&str, &RecipeOptions, &Flags) -> bool,
     /// Completes flags for compiling and linking.
     flags: fn(Vec<String>, Vec<String>) -> Flags,
     plan: fn(&RecipeInput<'_>) -> BuildPlan,
@@ -245,8 +247,7 @@ pub(crate) fn depends_on_host(
     options: &RecipeOptions,
     flags: &Flags,
 ) -> bool {
-    let adds_native = system == System::MySql && mysql::adds_native(version, options, flags);
-    adds_native || flags.depend_on_host()
+    (system.recipe().adds_native)(version, options, flags) || flags.depend_on_host()
 }
 
 /// The linker that the flags request but the system's build system does not use.

@@ -36,6 +36,7 @@ pub(super) static RECIPE: Recipe = Recipe {
     version,
     march_flags: &[NO_FUSED_OPERATIONS],
     ignored_linker: Some(IGNORED_LINKER),
+    adds_native,
     flags: |compile, link| Flags { compile, link },
     plan,
     needs,
@@ -135,7 +136,7 @@ const COPY: &str = "source";
 
 /// Whether the build system compiles RocksDB's files for the CPU of the machine, although no flag
 /// says so. Some versions do not, and then the build only seems to depend on the machine.
-pub(super) fn adds_native(version: &str, options: &RecipeOptions, flags: &Flags) -> bool {
+fn adds_native(version: &str, options: &RecipeOptions, flags: &Flags) -> bool {
     let is_portable = |argument: &String| match argument.trim_start_matches("-D").split_once('=') {
         Some((ENGINE_MARCH, march)) => march != "native",
         Some(("ROCKSDB_DISABLE_MARCH_NATIVE", on)) => matches!(on, "1" | "ON"),

@@ -24,6 +24,7 @@ pub(super) static RECIPE: Recipe = Recipe {
     version,
     march_flags: &[],
     ignored_linker: None,
+    adds_native: |_, _, _| false,
     flags: |compile, link| Flags { compile, link },
     plan,
     needs,

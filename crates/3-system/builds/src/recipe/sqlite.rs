@@ -21,6 +21,7 @@ pub(super) static RECIPE: Recipe = Recipe {
     version,
     march_flags: &[],
     ignored_linker: None,
+    adds_native: |_, _, _| false,
     flags,
     plan,
     needs: |_| Vec::new(),

@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_types::ReleaseFile;
 
+use object::elf;
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+
 use super::debian::UNPACK;
 use super::loader::{PATCHELF, interpreter};
 use crate::apt::{Apt, GET, Lists};
@@ -93,11 +97,34 @@ fn linked(programs: &[PathBuf]) -> Result<Vec<(PathBuf, &'static str)>, BuildErr
     let mut all = Vec::new();
     for program in programs {
         let data = fs::read(program).map_err(io_error("reading", program))?;
+        if has_auditor(&data) {
+            let why = "it names a library for auditing, which the loader would execute";
+            return Err(BuildError::io("reading", program, &io::Error::other(why)));
+        }
         let named = interpreter(&data);
         let loader = LOADERS.into_iter().find(|loader| named.as_deref() == Some(*loader));
         all.extend(loader.map(|loader| (program.clone(), loader)));
     }
     Ok(all)
+}
+
+/// Whether a program lets the loader execute a library while it only lists what is needed. Damaged ones do not.
+fn has_auditor(data: &[u8]) -> bool {
+    let found = || -> object::Result<bool> {
+        let header = FileHeader64::<object::Endianness>::parse(data)?;
+        let endian = header.endian()?;
+        for segment in header.program_headers(endian, data)? {
+            let Some(entries) = segment.dynamic(endian, data)? else { continue };
+            let is_auditor = |entry: &elf::Dyn64<_>| {
+                [elf::DT_AUDIT, elf::DT_DEPAUDIT].contains(&entry.d_tag.get(endian))
+            };
+            if entries.iter().any(is_auditor) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    found().unwrap_or_default()
 }
 
 /// The libraries that are not found, even if they are searched in `folders`. The loader only loads the programs; nothing
@@ -244,6 +271,26 @@ mod tests {
         assert_eq!(found.as_ref(), Some(&folder));
         assert_eq!(fs::read_to_string(folder.join("libicuuc.so.60")).unwrap(), "library");
         assert_eq!(folder_with(dir.path(), "libicuuc.so.60").unwrap(), found);
+    }
+
+    #[test]
+    fn program_with_an_auditor_is_not_given_to_the_loader() {
+        let program = Path::new("/bin/sh");
+        let mut data = fs::read(program).unwrap();
+        assert!(!has_auditor(&data) && !has_auditor(&data[..100]));
+        // The loader sets the value of this entry, which is 0 in the file.
+        let debug = [elf::DT_DEBUG.0 as u64, 0].map(u64::to_le_bytes).concat();
+        let at: Vec<usize> =
+            (0..data.len() - 15).step_by(8).filter(|at| data[*at..].starts_with(&debug)).collect();
+        for at in at {
+            data[at..at + 8].copy_from_slice(&(elf::DT_AUDIT.0 as u64).to_le_bytes());
+        }
+        assert!(has_auditor(&data));
+        let dir = tempfile::tempdir().unwrap();
+        let audited = dir.path().join("sh");
+        fs::write(&audited, data).unwrap();
+        let error = linked(&[audited]).unwrap_err().to_string();
+        assert!(error.contains("a library for auditing"), "{error}");
     }
 
     #[test]

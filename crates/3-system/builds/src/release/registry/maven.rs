@@ -52,8 +52,8 @@ fn published_checksum(
             fetching.failed(doing, format!("{url} has no checksum"), advice)
         });
     }
-    let advice = "check group, artifact, version, classifier and `type`";
-    Err(fetching.failed(doing, format!("the repository does not have {url}"), advice))
+    let advice = "check group, artifact, version, classifier and `type`; if the artifact exists, add its `sha256`";
+    Err(fetching.failed(doing, format!("the repository has no checksum of {url}"), advice))
 }
 
 /// The settings of the user, then those of the installation.
@@ -147,10 +147,15 @@ struct ActiveProfiles {
 impl Settings {
     /// The address that an active profile has for the central repository.
     fn central(&self) -> Option<&str> {
+        let is_named = |profile: &&Profile| {
+            let mut named = self.active_profiles.active_profile.iter();
+            named.any(|name| name.trim() == profile.id.trim())
+        };
+        // Those that are active by default are so only if no other one is.
+        let any_is_named = self.profiles.profile.iter().any(|profile| is_named(&profile));
         let is_active = |profile: &&Profile| {
-            let named = self.active_profiles.active_profile.iter();
-            profile.activation.active_by_default.trim() == "true"
-                || named.map(|name| name.trim()).any(|name| name == profile.id.trim())
+            is_named(profile)
+                || !any_is_named && profile.activation.active_by_default.trim() == "true"
         };
         let active = self.profiles.profile.iter().filter(is_active);
         let mut repositories = active.flat_map(|profile| &profile.repositories.repository);

@@ -19,7 +19,7 @@ use crate::download::{Access, CURL, Checksum, Download};
 use crate::error::io_error;
 use crate::fetching::{Fetching, Tool, read_sha256};
 use crate::store::{listed, remove};
-use crate::{BuildError, Cache, System};
+use crate::{BuildError, Cache, System, trusted_tree};
 
 /// tar calls xz.
 const XZ: Tool = Tool { program: "xz", package: "xz-utils" };
@@ -87,13 +87,13 @@ fn unpack(
     file: &Path,
 ) -> Result<(PathBuf, PathBuf), BuildError> {
     let outer = fetching.part.join("outer");
-    archive::unpack(fetching, file, &outer)?;
+    unpack_safely(fetching, file, &outer)?;
     if let Some(found) = find(system, &outer) {
         return Ok(found);
     }
     if let [inner] = &archives_in(&outer)[..] {
         let inside = fetching.part.join("inside");
-        archive::unpack(fetching, inner, &inside)?;
+        unpack_safely(fetching, inner, &inside)?;
         if let Some(found) = find(system, &inside) {
             return Ok(found);
         }
@@ -104,6 +104,14 @@ fn unpack(
         format!("it has no program {names} in bin or sbin"),
         "name an artifact with the compiled programs of this system for Linux, and its classifier if it has one",
     ))
+}
+
+/// Unpacks an archive without links that lead out: programs are changed and libraries added in it before it is an entry of
+/// the cache.
+fn unpack_safely(fetching: &Fetching<'_>, file: &Path, into: &Path) -> Result<(), BuildError> {
+    archive::unpack(fetching, file, into)?;
+    let discarded = trusted_tree::discard_permissions(into);
+    discarded.map(drop).map_err(io_error("setting permissions in", into))
 }
 
 /// The directory with the server, the uppermost one, and the program in it.
@@ -178,24 +186,23 @@ fn expanded(text: &str, prefix: &str, variable: Variable<'_>) -> String {
 /// The address of a registry as it is used: without a slash at the end. The error says what is wrong with it.
 fn address(url: &str) -> Result<&str, String> {
     let url = url.trim().trim_end_matches('/');
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return Err(format!("`{url}` is no URL"));
-    };
-    if !["https", "http", "file"].contains(&scheme) {
-        return Err(format!("`{scheme}` of `{url}` is not supported"));
-    }
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url.trim_start_matches('/')));
     // It would be shown in messages.
-    let authority = rest.split('/').next().unwrap_or_default();
-    if authority.contains('@') {
+    if rest.split('/').next().unwrap_or_default().contains('@') {
         return Err("the URL contains a user: set it beside the URL".to_owned());
     }
-    Ok(url)
+    match scheme {
+        "https" | "http" | "file" => Ok(url),
+        "" => Err(format!("`{url}` is not a URL")),
+        _ => Err(format!("`{scheme}` of `{url}` is not supported")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::io::Write;
+    use std::os::unix::fs::symlink;
     use std::process::Command;
     use std::sync::atomic::AtomicBool;
 
@@ -211,7 +218,8 @@ mod tests {
         let path = |name: &str| dir.path().join(name);
         fs::create_dir(path("bin")).unwrap();
         fs::write(path("bin/postgres"), "").unwrap();
-        let args = ["--create", "--xz", "--file", "postgres.txz", "bin"];
+        symlink("../..", path("libraries-of-debian")).unwrap();
+        let args = ["--create", "--xz", "--file", "postgres.txz", "bin", "libraries-of-debian"];
         let packed = Command::new("tar").args(args).current_dir(dir.path()).status().unwrap();
         assert!(packed.success());
         let mut jar = ZipWriter::new(File::create(path("a.jar")).unwrap());
@@ -238,6 +246,8 @@ mod tests {
         };
         let (folder, program) = unpacked(System::PostgreSql, "part").unwrap();
         assert_eq!((folder, program), (path("part/inside"), PathBuf::from("bin/postgres")));
+        // Libraries would be written to where it leads.
+        assert!(fs::symlink_metadata(path("part/inside/libraries-of-debian")).is_err());
         let error = unpacked(System::MySql, "other").unwrap_err().to_string();
         assert!(error.contains("no program mysqld in bin or sbin"), "{error}");
     }
@@ -252,8 +262,13 @@ mod tests {
     #[test]
     fn address_shows_no_password() {
         assert_eq!(address(" https://mirror.example/npm/ "), Ok("https://mirror.example/npm"));
-        for wrong in ["mirror.example", "ftp://mirror.example", "https://me:secret@mirror.example/"]
-        {
+        for wrong in [
+            "mirror.example",
+            "ftp://mirror.example",
+            "https://me:secret@mirror.example/",
+            "ftp://me:secret@mirror.example",
+            "//me:secret@mirror.example",
+        ] {
             let error = address(wrong).unwrap_err();
             assert!(!error.contains("secret"), "{error}");
         }

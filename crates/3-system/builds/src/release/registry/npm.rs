@@ -83,7 +83,7 @@ pub(super) fn locate(
         return Err(fetching.failed(doing, reason, "add its `sha256`"));
     };
     // As npm does: a mirror may have copied the addresses of the public registry.
-    let url = match dist.tarball.strip_prefix(PUBLIC) {
+    let url = match dist.tarball.strip_prefix(PUBLIC).filter(|path| path.starts_with('/')) {
         Some(path) => format!("{registry}{path}"),
         None => dist.tarball,
     };
