@@ -523,17 +523,20 @@ const RELEVANT: [&str; 38] = [
 /// The settings whose effective values differ from the baseline's, the most relevant first: those that are known from the
 /// experiment, and those that servers reported.
 pub(crate) fn in_effect(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<String> {
-    let reported = [reported(candidate, baseline), defaults_of_releases(candidate, baseline)];
-    let text = |(name, value, other): (&str, &str, &str)| {
-        format!("{name}: {value}; the baseline: {other}")
-    };
-    let mut all = candidate.config_diff.clone();
-    all.extend(reported.into_iter().flatten().map(text));
-    all.sort_by_key(|difference| {
-        let name = difference.split(':').next().unwrap_or_default();
+    let rank = |name: &str| {
         RELEVANT.iter().position(|relevant| *relevant == name).unwrap_or(RELEVANT.len())
+    };
+    // Those of the configuration are stored as texts.
+    let stored = candidate.config_diff.iter().map(|difference| {
+        (rank(difference.split(':').next().unwrap_or_default()), difference.clone())
     });
-    all
+    let reported = [reported(candidate, baseline), defaults_of_releases(candidate, baseline)];
+    let reported = reported.into_iter().flatten().map(|(name, value, other)| {
+        (rank(name), format!("{name}: {value}; the baseline: {other}"))
+    });
+    let mut all: Vec<(usize, String)> = stored.chain(reported).collect();
+    all.sort_by_key(|(rank, _)| *rank);
+    all.into_iter().map(|(_, difference)| difference).collect()
 }
 
 #[cfg(test)]
