@@ -198,7 +198,9 @@ impl RunReader {
 
     /// The slices of one microbenchmark, in order of execution.
     pub fn slices(&self, microbenchmark: u32) -> Result<Vec<SliceRecord>, ResultsError> {
-        let sql = "SELECT * FROM slice WHERE microbenchmark = ?1 ORDER BY id";
+        // Sorts numbers, instead of whole rows by `WHERE microbenchmark = ?1`.
+        let sql = "SELECT * FROM slice WHERE id IN \
+                   (SELECT id FROM slice WHERE microbenchmark = ?1) ORDER BY id";
         let read = || {
             // Both queries read the same state while another process adds slices.
             let _state = self.database.unchecked_transaction()?;
