@@ -352,9 +352,11 @@ pub struct WaitsDifference {
     /// CPU time per query while waits were recorded, relative to that of measured slices, of the candidate and the
     /// baseline.
     pub cost: [Option<Ratio>; 2],
-    /// Their sum is `total`.
+    /// `total` while waits were recorded, of the candidate and the baseline.
+    pub recorded_us: [f64; 2],
+    /// Shares of recorded slices; their sum is `total`.
     pub parts: Vec<WaitRow>,
-    /// Clients × wall time / statements.
+    /// Clients × wall time / statements, of measured slices.
     pub total: WaitRow,
     /// Of other threads, relative to the same statements.
     pub background: Vec<WaitRow>,

@@ -1,7 +1,9 @@
 //! Where the time per query goes: CPU time and waits of the threads that execute statements.
 //!
-//! All parts are from the same slices, so they add up to the time per query there: clients × wall time / statements. Of
-//! the threads of the background only what is work is shown. They wait for work in locks as well, which tells nothing.
+//! Shares of parts come from slices in which switches were recorded, and the time per query, clients × wall time /
+//! statements, from measured slices of the same start: recording costs time, and not the same of each candidate. All parts
+//! are from the same slices, so they add up to what was measured. Of the threads of the background only what is work is
+//! shown. They wait for work in locks as well, which tells nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::slice;
@@ -35,8 +37,16 @@ const IN_BACKGROUND: [WaitKind; 2] = [WaitKind::Cpu, WaitKind::Storage];
 /// In µs per query.
 type Values = [f64; ROWS];
 
-/// The values of a candidate and the baseline in each block of a start.
-type Start = Vec<[Values; 2]>;
+/// What was recorded of a candidate and the baseline in a start.
+struct Start<'a> {
+    records: [&'a WaitsRecord; 2],
+    /// In each block that both have, scaled.
+    blocks: Vec<[Values; 2]>,
+    /// The time per query as recorded, in µs.
+    recorded: [f64; 2],
+    /// The time per query in measured slices relative to `recorded`.
+    scale: [f64; 2],
+}
 
 impl Measured {
     /// `None` without waits of both in a common block. The control is the noise floor of the others.
@@ -51,11 +61,12 @@ impl Measured {
         if role == Role::Baseline {
             return None;
         }
-        let pairs: Vec<[&WaitsRecord; 2]> = of(candidate)
-            .filter_map(|own| Some([own, of(0).find(|base| base.restart == own.restart)?]))
-            .collect();
-        let starts: Vec<Start> = pairs.iter().map(|pair| blocks(*pair)).collect();
-        let starts: Vec<Start> = starts.into_iter().filter(|start| !start.is_empty()).collect();
+        let starts = of(candidate).filter_map(|own| {
+            let base = of(0).find(|base| base.restart == own.restart)?;
+            let measured = |number| self.time_of_start(number, own.restart);
+            Start::of([own, base], [measured(candidate)?, measured(0)?])
+        });
+        let starts: Vec<Start<'_>> = starts.collect();
         if starts.is_empty() {
             return None;
         }
@@ -66,7 +77,8 @@ impl Measured {
         for rows in [&mut parts, &mut background] {
             rows.retain(|row| row.us != 0.0 || row.baseline_us != 0.0);
         }
-        let waits = || pairs.iter().flatten().map(|record| &record.waits);
+        let waits = || starts.iter().flat_map(|start| start.records).map(|record| &record.waits);
+        let recorded = |side: usize| starts.iter().map(|start| start.recorded[side]).sum::<f64>();
         let mut found = WaitsDifference {
             in_intervals: waits().find_map(|waits| waits.in_intervals.clone()),
             lost: waits().map(|waits| waits.lost).fold(0, u64::saturating_add),
@@ -74,10 +86,11 @@ impl Measured {
                 .map(|waits| waits.records)
                 .try_fold(0, |sum: u64, one| Some(sum.saturating_add(one?))),
             cost: [candidate, 0].map(|number| self.cost_of_waits(number)),
+            recorded_us: [0, 1].map(|side| recorded(side) / starts.len() as f64),
             parts,
             total,
             background,
-            stacks: stacks(&pairs),
+            stacks: stacks(&starts),
         };
         if let Some(control) = control {
             set_floors(&mut found.parts, &control.parts);
@@ -86,6 +99,19 @@ impl Measured {
             set_floors(&mut found.stacks, &control.stacks);
         }
         Some(found)
+    }
+
+    /// Clients × wall time / statements in µs of a candidate in the measured slices of a start; `None` without any.
+    fn time_of_start(&self, candidate: usize, restart: u32) -> Option<f64> {
+        let slices = self.slices.iter();
+        let slices =
+            slices.filter(|one| one.candidate as usize == candidate && one.restart == restart);
+        let (mut statements, mut wall) = (0.0, 0.0);
+        for slice in slices {
+            statements += slice.statements as f64;
+            wall += slice.wall.as_micros_f64();
+        }
+        (statements > 0.0).then(|| f64::from(self.record.clients) * wall / statements)
     }
 
     /// The CPU time per query in slices in which waits were recorded relative to that in measured ones.
@@ -115,8 +141,28 @@ fn names() -> impl Iterator<Item = &'static str> {
     ["CPU"].into_iter().chain(parts).chain(["not recorded", "time per query"]).chain(background)
 }
 
+impl<'a> Start<'a> {
+    /// With the time per query of both in measured slices, in µs; `None` without a common block.
+    fn of(records: [&'a WaitsRecord; 2], measured: [f64; 2]) -> Option<Self> {
+        let mut blocks = blocks(records);
+        if blocks.is_empty() {
+            return None;
+        }
+        let recorded = [0, 1].map(|side| {
+            blocks.iter().map(|both| both[side][PARTS]).sum::<f64>() / blocks.len() as f64
+        });
+        let scale = [0, 1].map(|side| measured[side] / recorded[side]);
+        for both in &mut blocks {
+            for (values, scale) in both.iter_mut().zip(scale) {
+                values.iter_mut().for_each(|value| *value *= scale);
+            }
+        }
+        Some(Self { records, blocks, recorded, scale })
+    }
+}
+
 /// The values of both in the blocks that both have.
-fn blocks([own, base]: [&WaitsRecord; 2]) -> Start {
+fn blocks([own, base]: [&WaitsRecord; 2]) -> Vec<[Values; 2]> {
     let of = |record: &WaitsRecord| -> BTreeMap<u32, Values> {
         let slices = record.waits.slices.iter();
         slices.filter_map(|slice| Some((slice.block, values(slice)?))).collect()
@@ -126,7 +172,7 @@ fn blocks([own, base]: [&WaitsRecord; 2]) -> Start {
     own.filter_map(|(block, own)| Some([own, *base.get(&block)?])).collect()
 }
 
-/// `None` without statements.
+/// `None` without statements or time.
 fn values(slice: &SliceWaits) -> Option<Values> {
     let statements = slice.statements as f64;
     let per_query = |time: f64| time / statements;
@@ -141,20 +187,20 @@ fn values(slice: &SliceWaits) -> Option<Values> {
     values.push(total);
     values.extend(IN_BACKGROUND.map(|one| kind(&background.waits, one)));
     let values: Values = values.try_into().ok()?;
-    (statements > 0.0).then(|| values.map(per_query))
+    (statements > 0.0 && total > 0.0).then(|| values.map(per_query))
 }
 
 /// The means over starts of one of the values.
-fn row(name: &str, starts: &[Start], at: usize) -> WaitRow {
+fn row(name: &str, starts: &[Start<'_>], at: usize) -> WaitRow {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let over = |of: &dyn Fn(&[Values; 2]) -> f64| -> Vec<f64> {
-        let of_start = |start: &Start| mean(&start.iter().map(of).collect::<Vec<f64>>());
+        let of_start = |start: &Start<'_>| mean(&start.blocks.iter().map(of).collect::<Vec<f64>>());
         starts.iter().map(of_start).collect()
     };
     let difference = |[own, base]: &[Values; 2]| own[at] - base[at];
     let differences = match starts.len() {
         ENOUGH_STARTS.. => over(&difference),
-        _ => starts.iter().flatten().map(difference).collect(),
+        _ => starts.iter().flat_map(|start| &start.blocks).map(difference).collect(),
     };
     WaitRow {
         name: name.to_owned(),
@@ -166,17 +212,18 @@ fn row(name: &str, starts: &[Start], at: usize) -> WaitRow {
 }
 
 /// The stacks in which threads wait that execute statements, except for the client or a CPU, the longest waits first.
-fn stacks(pairs: &[[&WaitsRecord; 2]]) -> Vec<WaitRow> {
+fn stacks(starts: &[Start<'_>]) -> Vec<WaitRow> {
     // By stack and start, of both.
     let mut times: BTreeMap<String, Vec<[f64; 2]>> = BTreeMap::new();
-    for (start, pair) in pairs.iter().enumerate() {
-        for (side, WaitsRecord { waits, .. }) in pair.iter().enumerate() {
+    for (number, Start { records, scale, .. }) in starts.iter().enumerate() {
+        for (side, WaitsRecord { waits, .. }) in records.iter().enumerate() {
             let statements: f64 = waits.slices.iter().map(|slice| slice.statements as f64).sum();
             for stack in &waits.stacks {
                 if statements > 0.0 && !matches!(stack.kind, WaitKind::Client | WaitKind::Cpu) {
                     let of_starts = times.entry(stack_name(waits, stack));
-                    let of_starts = of_starts.or_insert_with(|| vec![[0.0; 2]; pairs.len()]);
-                    of_starts[start][side] += stack.time.as_micros_f64() / statements;
+                    let of_starts = of_starts.or_insert_with(|| vec![[0.0; 2]; starts.len()]);
+                    of_starts[number][side] +=
+                        scale[side] * stack.time.as_micros_f64() / statements;
                 }
             }
         }
@@ -249,8 +296,8 @@ mod tests {
     fn parts_add_up_to_the_time_per_query() {
         let own = record(1, vec![slice(1, 900), slice(2, 910), slice(3, 905)]);
         let base = record(0, vec![slice(3, 100), slice(2, 110), slice(7, 0)]);
-        let start = blocks([&own, &base]);
-        assert_eq!(start.len(), 2, "only common blocks");
+        let start = Start::of([&own, &base], [200.0; 2]).unwrap();
+        assert_eq!(start.blocks.len(), 2, "only common blocks");
         let starts = [start];
         let rows: Vec<WaitRow> =
             names().enumerate().map(|(at, name)| row(name, &starts, at)).collect();
@@ -262,6 +309,35 @@ mod tests {
         let lock = rows.iter().find(|row| row.name == "lock").unwrap();
         assert!((lock.us - 90.75).abs() < 1e-9 && (lock.baseline_us - 10.5).abs() < 1e-9);
         assert!(lock.half_width_us.is_some_and(|half| half < lock.difference()), "{lock:?}");
+    }
+
+    #[test]
+    fn times_are_those_of_measured_slices_and_shares_those_of_recorded_ones() {
+        let stack = |time| WaitStack {
+            kind: WaitKind::Lock,
+            frames: Vec::new(),
+            waits: 1,
+            time: Nanos::from_micros(time),
+        };
+        let mut own = record(1, vec![slice(1, 900), slice(2, 900)]);
+        let mut base = record(0, vec![slice(1, 100), slice(2, 100)]);
+        own.waits.stacks.push(stack(1_800));
+        base.waits.stacks.push(stack(200));
+        // A query took 200 µs while it was recorded.
+        let starts = [Start::of([&own, &base], [50.0, 100.0]).unwrap()];
+        assert_eq!((starts[0].recorded, starts[0].scale), ([200.0; 2], [0.25, 0.5]));
+        let of = |at: usize| {
+            let row = row("", &starts, at);
+            (row.us, row.baseline_us)
+        };
+        assert_eq!(of(PARTS), (50.0, 100.0));
+        let lock = 1 + WaitKind::ALL.iter().position(|kind| *kind == WaitKind::Lock).unwrap();
+        assert_eq!(of(lock), (22.5, 5.0));
+        let of_stacks = stacks(&starts);
+        assert_eq!(of_stacks.len(), 1, "{of_stacks:?}");
+        assert_eq!((of_stacks[0].us, of_stacks[0].baseline_us), (22.5, 5.0));
+        let other = record(0, vec![slice(7, 0)]);
+        assert!(Start::of([&own, &other], [1.0; 2]).is_none());
     }
 
     #[test]

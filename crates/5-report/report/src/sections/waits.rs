@@ -6,7 +6,7 @@ use dbdyno_units::{Share, grouped};
 use super::{Block, Section, by_microbenchmark};
 use crate::figures::{duration, number, percent, ratio};
 use crate::model::Row as Compared;
-use crate::model::{Absolute, MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
+use crate::model::{MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
 
 /// So many stacks of a candidate are shown; the table in CSV has all.
 const SHOWN: usize = 10;
@@ -17,12 +17,12 @@ const LONGEST_IN_TABLE: usize = 44;
 const NOT_OF_SERVER: [&str; 2] = ["client", "not recorded"];
 
 pub(crate) const KEY: &str = "waits: time per query (clients × wall time / statements) of the threads that execute \
-     statements, in slices of their own, in which each switch was recorded: rows add up. Run queue: it could run, but had no \
-     CPU. Lock: mutexes, condition variables, semaphores, so also what other threads do for it. Client: until the next \
-     statement arrives, with the client's own work and the way there and back. Not recorded: what no switch explains. \
-     Waits end when the thread runs again. ±: over starts, with fewer than three over blocks, which is too narrow if starts \
-     differ. + less, - more time than the baseline, ~ not certain: within the interval, or not larger than the control's \
-     difference of the same row.";
+     statements. Shares are those of slices of their own, in which each switch was recorded, scaled to the time per query \
+     of measured slices, so that rows add up to it. Run queue: it could run, but had no CPU. Lock: mutexes, condition \
+     variables, semaphores, so also what other threads do for it. Client: until the next statement arrives, with the \
+     client's own work and the way there and back. Not recorded: what no switch explains. Waits end when the thread runs \
+     again. ±: over starts, with fewer than three over blocks, which is too narrow if starts differ. + less, - more time \
+     than the baseline, ~ not certain: within the interval, or not larger than the control's difference of the same row.";
 
 /// The tables of all microbenchmarks with recorded waits, of one candidate if it is named, and what they mean.
 pub(crate) fn waits(report: &Report, candidate: Option<&str>) -> Section {
@@ -32,14 +32,14 @@ pub(crate) fn waits(report: &Report, candidate: Option<&str>) -> Section {
             Some(name) => row.candidate == name,
             None => row.role != Role::Control,
         };
-        rows.filter(is_shown).flat_map(|row| blocks(report, member, row)).collect::<Vec<Block>>()
+        rows.filter(is_shown).flat_map(|row| blocks(report, row)).collect::<Vec<Block>>()
     })
 }
 
 /// The tables of a microbenchmark on the page.
 pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) -> Vec<Block> {
     let rows = member.rows.iter().filter(|row| row.role != Role::Control);
-    let mut all: Vec<Block> = rows.flat_map(|row| blocks(report, member, row)).collect();
+    let mut all: Vec<Block> = rows.flat_map(|row| blocks(report, row)).collect();
     if !all.is_empty() {
         all.push(Text::new(KEY).style(Style::Dim).into());
     }
@@ -47,8 +47,8 @@ pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) ->
 }
 
 /// What a candidate's time per query is in words and tables.
-fn blocks(report: &Report, member: &MicrobenchmarkRows, row: &Compared) -> Vec<Block> {
-    let mut sentences = sentences(report, member, row).into_iter();
+fn blocks(report: &Report, row: &Compared) -> Vec<Block> {
+    let mut sentences = sentences(report, row).into_iter();
     let Some(first) = sentences.next() else { return Vec::new() };
     let tables = tables(report, row).into_iter().map(Block::Table);
     let others = sentences.map(|sentence| Text::new(sentence).style(Style::Dim).into());
@@ -108,11 +108,11 @@ fn signed(one: &WaitRow) -> String {
 }
 
 /// What a candidate's time per query is and where the difference is, in sentences.
-fn sentences(report: &Report, member: &MicrobenchmarkRows, row: &Compared) -> Vec<String> {
+fn sentences(report: &Report, row: &Compared) -> Vec<String> {
     let Some(waits) = &row.waits else { return Vec::new() };
-    let WaitsDifference { total, cost, .. } = waits;
+    let WaitsDifference { total, cost, recorded_us, .. } = waits;
     let mut sentences = vec![format!(
-        "while it was recorded, a query took {} with {} and {} with {}",
+        "a query took {} with {} and {} with {}",
         duration(total.us),
         row.candidate,
         duration(total.baseline_us),
@@ -124,12 +124,11 @@ fn sentences(report: &Report, member: &MicrobenchmarkRows, row: &Compared) -> Ve
         true => "no difference of CPU time and waits is certain".to_owned(),
         false => format!("CPU and waits: {}", certain.join(", ")),
     });
-    let cost = cost.map(|cost| cost.map_or_else(|| "unknown".to_owned(), ratio));
+    let [of_own, of_base] = cost.map(|cost| cost.map_or_else(|| "unknown".to_owned(), ratio));
+    let [own, base] = recorded_us.map(duration);
     sentences.push(format!(
-        "recording costs time: CPU time per query was {} and {} times that of measured slices{}",
-        cost[0],
-        cost[1],
-        measured(member, row)
+        "recording costs time: while it was recorded, a query took {own} and {base}, with {of_own} and {of_base} times the \
+         CPU time of measured slices. Only shares are from recorded slices; times are scaled to measured ones"
     ));
     sentences.extend(lost(waits));
     let reason = waits.in_intervals.iter();
@@ -153,17 +152,6 @@ fn lost(waits: &WaitsDifference) -> Option<String> {
             "{lost}{of} records of switches were lost{share}: what they are about is not recorded"
         )
     })
-}
-
-/// The time per query in slices in which nothing was recorded.
-fn measured(member: &MicrobenchmarkRows, row: &Compared) -> String {
-    let time = |one: &Absolute| Some(1e6 * f64::from(member.clients) / one.qps?.per_second());
-    match [&row.absolute, &member.baseline].map(time) {
-        [Some(own), Some(base)] if member.throughput_unit == "statements/s" => {
-            format!(", in which a query took {} and {}", duration(own), duration(base))
-        }
-        _ => String::new(),
-    }
 }
 
 /// One line per microbenchmark, candidate and part or stack.
@@ -197,7 +185,10 @@ pub(crate) fn waits_csv<'r>(report: &'r Report) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_units::Ratio;
+
     use super::*;
+    use crate::sample;
 
     #[test]
     fn difference_is_certain_beyond_its_interval_and_the_client_is_not_judged() {
@@ -219,33 +210,44 @@ mod tests {
         assert_eq!(difference(&long).text, "+11.4 ms");
     }
 
+    fn without_parts() -> WaitsDifference {
+        let total = WaitRow {
+            us: 120.0,
+            baseline_us: 100.0,
+            half_width_us: None,
+            control_us: None,
+            name: String::new(),
+        };
+        WaitsDifference {
+            in_intervals: None,
+            lost: 12,
+            records: None,
+            cost: [Some(Ratio::new(1.25)), None],
+            recorded_us: [150.0, 160.0],
+            parts: Vec::new(),
+            total,
+            background: Vec::new(),
+            stacks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn time_of_a_query_is_the_measured_one_before_the_recorded_one() {
+        let mut report = sample::servers_of(&["insert_range=100"]);
+        report.microbenchmarks[0].rows[0].waits = Some(without_parts());
+        let sentences = sentences(&report, &report.microbenchmarks[0].rows[0]);
+        assert_eq!(sentences[0], "a query took 120 µs with myrocks and 100 µs with innodb");
+        let recorded = "recording costs time: while it was recorded, a query took 150 µs and 160 µs, with 1.250 and \
+                        unknown times the CPU time of measured slices.";
+        assert!(sentences[2].starts_with(recorded), "{sentences:?}");
+    }
+
     #[test]
     fn lost_records_are_told_with_their_share() {
-        let of = |records| {
-            let total = WaitRow {
-                us: 1.0,
-                baseline_us: 1.0,
-                half_width_us: None,
-                control_us: None,
-                name: String::new(),
-            };
-            let mut waits = WaitsDifference {
-                in_intervals: None,
-                lost: 12,
-                records,
-                cost: [None; 2],
-                parts: Vec::new(),
-                total,
-                background: Vec::new(),
-                stacks: Vec::new(),
-            };
-            let text = lost(&waits).unwrap();
-            waits.lost = 0;
-            assert_eq!(lost(&waits), None);
-            text
-        };
+        let of = |records| lost(&WaitsDifference { records, ..without_parts() }).unwrap();
         let text = of(Some(3_444));
         assert!(text.starts_with("12 of 3,456 records of switches were lost (0.3%): "), "{text}");
         assert!(of(None).starts_with("12 records of switches were lost: "), "an older run");
+        assert_eq!(lost(&WaitsDifference { lost: 0, ..without_parts() }), None);
     }
 }
