@@ -512,7 +512,7 @@ impl Explained<'_> {
         let LeastCertain { new_us, change_us } = self.profile.least;
         format!(
             "smallest certain difference with these samples: {} µs of a new function, {} µs of one \
-             that takes {:.0}% of {}’s time; more if its time also varies between starts",
+             that takes {:.0}% of {}’s time; more where the control differs by more",
             us(new_us),
             us(change_us),
             100.0 * LeastCertain::SHARE,
