@@ -39,6 +39,13 @@ impl Estimate {
         Share::from_fraction((self.high.get() - self.low.get()) / 2.0 / self.median.get())
     }
 
+    /// The distance from the median to the farther end of the interval. An interval may be asymmetric; the farther end
+    /// does not overstate the precision.
+    pub fn farther_end(&self) -> Share {
+        let [median, low, high] = <[Ratio; 3]>::from(*self).map(Ratio::get);
+        Share::from_fraction((high - median).max(median - low))
+    }
+
     /// With an interval that is one of `comparisons`, which all contain their value in 95% of cases:
     /// of many 95% intervals of equal candidates, some exclude 1 by chance.
     pub fn one_of(self, comparisons: usize) -> Self {

@@ -12,13 +12,10 @@ pub(crate) fn ratio(ratio: Ratio) -> String {
     rounded(ratio.get(), 3, [9.9995, 99.995])
 }
 
-/// The distance from the median to the farther end of the interval, in percent of the baseline.
-///
-/// An interval may be asymmetric; the farther end does not overstate the precision. Small distances
-/// have two decimals: `±0.0%` would look like no uncertainty.
+/// The distance from the median to the farther end of the interval, in percent of the baseline. Small distances have two
+/// decimals: `±0.0%` would look like no uncertainty.
 pub(crate) fn plus_minus(estimate: Estimate) -> String {
-    let median = estimate.median.get();
-    plus_minus_percent(100.0 * (estimate.high.get() - median).max(median - estimate.low.get()))
+    plus_minus_percent(estimate.farther_end().as_percent())
 }
 
 /// A distance in percent, in at most five characters: `±0.8%`.

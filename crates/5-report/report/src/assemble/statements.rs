@@ -7,7 +7,7 @@ use dbdyno_stats::{ControlRow, Estimate, NoiseFloor, Point, paired_ratios};
 use dbdyno_units::Share;
 
 use super::{Measured, judged};
-use crate::model::{Metric, RelativeStatement};
+use crate::model::{Metric, RelativeStatement, Verdict};
 
 /// Timed events with which executions per event are known to about 5%.
 const FEWEST_EVENTS: f64 = 20.0;
@@ -96,6 +96,13 @@ impl Measured {
                 (_, Some(baseline), Some(ratio)) => Some(baseline * (ratio.median.get() - 1.0)),
                 _ => None,
             };
+            let state = (failed, self.client_bound(candidate));
+            // Means of few long response times have wide intervals.
+            let is_noisy = relative.as_ref().is_some_and(Estimate::is_size_too_noisy);
+            let verdict = match judged(Metric::Cpu, relative, floor, state) {
+                known if is_noisy && known.has_interval() => Verdict::TooNoisy,
+                known => known,
+            };
             (own_us.is_some() || baseline_us.is_some()).then(|| RelativeStatement {
                 statement: text.clone(),
                 executions_per_event: executions,
@@ -103,12 +110,7 @@ impl Measured {
                 response_us: own_us,
                 relative,
                 difference_us_per_event: slower_us.zip(executions).map(|(us, count)| us * count),
-                verdict: judged(
-                    Metric::Cpu,
-                    relative,
-                    floor,
-                    (failed, self.client_bound(candidate)),
-                ),
+                verdict,
             })
         };
         let mut all: Vec<RelativeStatement> = self.statements.iter().filter_map(of).collect();

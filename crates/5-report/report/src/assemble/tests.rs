@@ -354,6 +354,24 @@ fn statements_are_paired_by_block_and_sorted_by_their_part_of_the_difference() {
 }
 
 #[test]
+fn statement_whose_interval_is_wider_than_its_difference_is_too_noisy() {
+    const MICROS: [u64; 10] = [4, 20, 4, 30, 5, 30, 6, 40, 6, 7];
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        let micros = if candidate == 1 { MICROS[block as usize] } else { 3 };
+        measured.statement_times.push(StatementTimes {
+            text: "UPDATE".to_owned(),
+            executions: 50,
+            total: Nanos::from_micros(50 * micros),
+        });
+    });
+    let report = lab.report();
+    let one = &report.microbenchmarks[0].rows[0].statements[0];
+    assert!(!one.relative.unwrap().contains_one(), "{one:?}");
+    assert_eq!(one.verdict, Verdict::TooNoisy);
+}
+
+#[test]
 fn engine_counters_are_those_that_certainly_differ() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, block, measured| {
