@@ -27,7 +27,7 @@ use crate::model::{GroupSummary, Metric, Report, Role};
 use crate::sections::builds::builds;
 use crate::sections::key_results::summaries;
 use crate::sections::operations::counters;
-use crate::sections::overview::{optimizations, state_snapshots};
+use crate::sections::overview::{optimizations, rates_of_scripts, state_snapshots};
 use crate::sections::series::{comes_first, effects, series};
 use crate::sections::sweep::by_clients;
 use crate::sections::{Output, Section, candidate, groups, mark, profile, ratio_cell};
@@ -86,6 +86,9 @@ fn results_of_microbenchmarks(report: &Report) -> Markup {
     let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));
     let tables = html! {
         (page::how_to_read(report))
+        @for rates in rates_of_scripts(report) {
+            p { b { "Events (transactions) and queries per second" } " " (rates) }
+        }
         @for view in views(report) {
             div class=(view.class()) {
                 (document::blocks(&groups::groups(report, view.metric, view.grouping)))

@@ -20,7 +20,9 @@ use crate::sections::engine_counters::engine_counters;
 use crate::sections::inserts::Extent;
 use crate::sections::key_results::{key_results as key_results_section, summaries};
 use crate::sections::operations::{Part, counters, operations};
-use crate::sections::overview::{config_diff, introduction, notes, nothing, training};
+use crate::sections::overview::{
+    config_diff, introduction, notes, nothing, rates_of_scripts, training,
+};
 use crate::sections::series::{comes_first, effects, series};
 use crate::sections::statements::{largest_differences, statements};
 use crate::sections::{LONGEST_NAME, Output, Section, inserts, plans, profile, sweep, waits};
@@ -275,6 +277,7 @@ fn screen(
     });
     several("differs", differing.collect(), remarks, 1);
     several("flags", flags(report), remarks, 1);
+    several("TPS", rates_of_scripts(report), remarks, 2);
     several("plan", plans::sentences(report), remarks, 2);
     several("SQL", largest_differences(report), remarks, 2);
     match &report.insert {
