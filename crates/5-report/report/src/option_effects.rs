@@ -1,6 +1,10 @@
 //! What leaving out each setting of the baseline changes, in a run whose candidates are the baseline without some of
 //! its settings.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::iter;
+
 use dbdyno_stats::{is_too_noisy, possible_difference};
 use dbdyno_units::Share;
 
@@ -17,6 +21,8 @@ pub struct OptionEffect {
     pub found: Vec<(String, String)>,
     /// The largest difference that may be hidden in the intervals of the others; `None` if nothing could be judged.
     pub within: Option<Share>,
+    /// The metrics of which these are the intervals.
+    pub metrics: BTreeSet<&'static str>,
     /// The microbenchmarks of which a metric could not be judged, with the reasons.
     pub unknown: Vec<String>,
 }
@@ -28,7 +34,20 @@ impl OptionEffect {
     }
 
     pub fn within_words(&self) -> String {
-        self.within.map_or_else(|| "unknown".to_owned(), percent)
+        Self::hidden(iter::once(self)).unwrap_or_default()
+    }
+
+    /// The largest difference that may be hidden in any of these, and in which metrics: `2.1% in QPS`; `None` without any.
+    pub fn hidden<'a>(effects: impl Iterator<Item = &'a Self> + Clone) -> Option<String> {
+        let widest = effects
+            .clone()
+            .max_by(|a, b| a.within.partial_cmp(&b.within).unwrap_or(Ordering::Equal))?;
+        let metrics: BTreeSet<&str> = effects.flat_map(|one| &one.metrics).copied().collect();
+        let metrics = metrics.into_iter().collect::<Vec<_>>().join(" or ");
+        Some(match widest.within {
+            Some(within) => format!("{} in {metrics}", percent(within)),
+            None => "unknown".to_owned(),
+        })
     }
 }
 
@@ -70,6 +89,7 @@ impl OptionEffect {
         let unknown = words(&|one| !one.verdict().has_interval());
         self.unknown.extend(unknown.map(|why| format!("{on}: {why}")));
         let judged = row.estimate(trusted).filter(|_| row.verdict_of(trusted).has_interval());
+        self.metrics.extend(judged.map(|_| trusted.quantity()));
         let within = judged.map(|one| possible_difference((one.low, one.high), floor(trusted)));
         self.within = if within > self.within { within } else { self.within };
     }
@@ -106,8 +126,16 @@ mod tests {
         assert_eq!(found, [("scan_range=100".to_owned(), words)]);
         let none = effect([0.97, 1.0, 1.05]);
         assert!(none.found.is_empty() && !none.is_too_noisy(), "{none:?}");
-        assert_eq!(none.within_words(), "5%");
+        assert_eq!(none.within_words(), "5% in QPS");
         assert!(effect([0.4, 1.0, 2.5]).is_too_noisy());
+        let of_cpu = OptionEffect {
+            within: Some(Share::from_percent(8.0)),
+            metrics: [Metric::Cpu.quantity()].into(),
+            ..OptionEffect::default()
+        };
+        let hidden = OptionEffect::hidden([&none, &of_cpu].into_iter());
+        assert_eq!(hidden.as_deref(), Some("8% in CPU per query or QPS"));
+        assert_eq!(OptionEffect::hidden(iter::empty()), None);
     }
 
     #[test]
@@ -129,7 +157,7 @@ mod tests {
             Some(sample::interval(Ratio::ONE, Ratio::new(0.5), Ratio::new(2.0)));
         sample::refresh(&mut report);
         let bound = option_effects(&report).remove(0);
-        assert_eq!(bound.within_words(), "5%");
+        assert_eq!(bound.within_words(), "5% in QPS");
         let why = "QPS: client-bound, limited by the load generator";
         assert_eq!(bound.unknown, [format!("{}: {why}", names[0])]);
         report.microbenchmarks[1].rows.clear();
@@ -153,6 +181,6 @@ mod tests {
         let mut noise = NoiseFloor::clone(report.noise.as_ref().unwrap());
         noise.typical = Share::from_percent(2.0);
         report.noise = Some(noise);
-        assert_eq!(option_effects(&report)[0].within_words(), "6%");
+        assert_eq!(option_effects(&report)[0].within_words(), "6% in QPS");
     }
 }

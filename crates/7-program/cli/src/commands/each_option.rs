@@ -369,15 +369,13 @@ impl Found {
         for is_noisy in [false, true] {
             let is_of_kind = |effect: &OptionEffect| effect.is_too_noisy() == is_noisy;
             let of_kind = || self.others.iter().filter(|(_, effect)| is_of_kind(effect));
-            let widest = of_kind().map(|(_, effect)| effect).max_by(|a, b| {
-                a.within.partial_cmp(&b.within).unwrap_or(std::cmp::Ordering::Equal)
-            });
-            let Some(widest) = widest.map(OptionEffect::within_words) else { continue };
+            let hidden = OptionEffect::hidden(of_kind().map(|(_, effect)| effect));
+            let Some(hidden) = hidden else { continue };
             let listed = of_kind().map(|(group, effect)| names(group) + &not_judged(effect));
             let listed: Vec<String> = listed.collect();
             let _ = match is_noisy {
-                false => writeln!(text, "  no difference above {widest} was found without one of"),
-                true => writeln!(text, "  too noisy to tell, up to {widest}, without one of"),
+                false => writeln!(text, "  no difference above {hidden} was found without one of"),
+                true => writeln!(text, "  too noisy to tell, up to {hidden}, without one of"),
             };
             output::wrapped(&mut text, "    ", &listed.join(", "));
         }
@@ -468,6 +466,7 @@ mod tests {
                 .map(|(on, words)| ((*on).to_owned(), (*words).to_owned()))
                 .collect(),
             within: within.map(Share::from_percent),
+            metrics: ["QPS"].into(),
             unknown: Vec::new(),
         };
         let bound = OptionEffect {
@@ -491,14 +490,14 @@ mod tests {
 1 of 6 settings count; of 2 this is not known
   a=1
     without it 45% less QPS (43% to 47%) on point
-  no difference above 2.1% was found without one of
+  no difference above 2.1% in QPS was found without one of
     b=1, c=1 (not judged: scan: QPS: client-bound)
-  too noisy to tell, up to 95%, without one of
+  too noisy to tell, up to 95% in QPS, without one of
     d=1
   the same in mariadb anyway: f=1
   not judged without e=1 (point: QPS: failed)
   without all of them, as mariadb
-    no difference found (within 3%)
+    no difference found (within 3% in QPS)
 Differences are relative to all settings. The runs are the directories in /results/x: `dbdyno report /results/x/NAME` shows one.
 "
         );
