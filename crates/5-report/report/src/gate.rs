@@ -411,23 +411,22 @@ impl Comparison {
             Outcome::Broken(interval) | Outcome::Kept(interval) => words(self.metric, interval),
             Outcome::Uncertain(interval) => {
                 let limit = percent(self.limit);
-                format!(
-                    "{}: the interval contains the limit, {limit}",
-                    words(self.metric, interval)
-                )
+                let words = words(self.metric, interval);
+                format!("{words}; the interval contains the limit, {limit}")
             }
             Outcome::NotJudged(reason) => reason.to_owned(),
         }
     }
 }
 
+/// Without a direction if the interval contains 1: `QPS: 1.1% less to 1.5% more`.
 fn words(metric: Metric, Quotient { ratio, low, high }: Quotient) -> String {
     let what = metric.quantity();
     let [middle, near, far] = [ratio, low, high].map(size_of);
     match (high < Ratio::ONE, low > Ratio::ONE) {
         (true, _) => format!("{middle} less {what} ({far} to {near})"),
         (_, true) => format!("{middle} more {what} ({near} to {far})"),
-        _ => format!("{what}: {} ({} to {})", change(ratio), change(low), change(high)),
+        _ => format!("{what}: {} to {}", change(low), change(high)),
     }
 }
 
