@@ -17,7 +17,7 @@ use dbdyno_stats::{false_discovery_level, median};
 use dbdyno_types::profile::{Frame, Function, Profile};
 use dbdyno_units::{Nanos, Ratio, Share};
 
-use super::Measured;
+use super::{Measured, Slice};
 use crate::model::{LeastCertain, ProfileDifference, ProfileRow, Stacks};
 
 /// Share of false discoveries among the differences that are called certain.
@@ -143,13 +143,21 @@ impl Measured {
         is_consistent(&record.profile).then_some(Sampled { cpu, profile: &record.profile })
     }
 
+    /// The measured slices of a candidate in a start, in which nothing was sampled or recorded.
+    pub(super) fn slices_of_start(
+        &self,
+        candidate: usize,
+        restart: u32,
+    ) -> impl Iterator<Item = &Slice> {
+        let is_of =
+            move |one: &&Slice| one.candidate as usize == candidate && one.restart == restart;
+        self.slices.iter().filter(is_of)
+    }
+
     /// CPU time per query in µs of a candidate in a start, without samples.
     pub(super) fn cpu_of_start(&self, candidate: usize, restart: u32) -> Option<f64> {
-        let slices = self.slices.iter();
-        let slices =
-            slices.filter(|one| one.candidate as usize == candidate && one.restart == restart);
         let (mut statements, mut sum) = (0.0, 0.0);
-        for slice in slices {
+        for slice in self.slices_of_start(candidate, restart) {
             let count = slice.statements as f64;
             sum += slice.cpu_per_query? * count;
             statements += count;

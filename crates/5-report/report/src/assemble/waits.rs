@@ -103,11 +103,8 @@ impl Measured {
 
     /// Clients × wall time / statements in µs of a candidate in the measured slices of a start; `None` without any.
     fn time_of_start(&self, candidate: usize, restart: u32) -> Option<f64> {
-        let slices = self.slices.iter();
-        let slices =
-            slices.filter(|one| one.candidate as usize == candidate && one.restart == restart);
         let (mut statements, mut wall) = (0.0, 0.0);
-        for slice in slices {
+        for slice in self.slices_of_start(candidate, restart) {
             statements += slice.statements as f64;
             wall += slice.wall.as_micros_f64();
         }
