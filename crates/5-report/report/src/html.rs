@@ -86,7 +86,7 @@ fn results_of_microbenchmarks(report: &Report) -> Markup {
     let page = |of: fn(&Report, Output) -> Section| document::section(&of(report, Output::Page));
     let tables = html! {
         (page::how_to_read(report))
-        @for rates in rates_of_scripts(report) {
+        @for rates in rates_of_scripts(report, false) {
             p { b { "Events (transactions) and queries per second" } " " (rates) }
         }
         @for view in views(report) {

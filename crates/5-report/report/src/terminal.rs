@@ -277,7 +277,7 @@ fn screen(
     });
     several("differs", differing.collect(), remarks, 1);
     several("flags", flags(report), remarks, 1);
-    several("TPS", rates_of_scripts(report), remarks, 2);
+    several("TPS", rates_of_scripts(report, false), remarks, 2);
     several("plan", plans::sentences(report), remarks, 2);
     several("SQL", largest_differences(report), remarks, 2);
     match &report.insert {

@@ -98,35 +98,23 @@ pub(crate) fn notes(report: &Report, output: Output) -> Facts {
 /// Scripts shown on a terminal.
 const SHOWN_SCRIPTS: usize = 6;
 
-/// Events (transactions) and queries per second of each candidate of a script, in a line; `None` if it is not a script.
-fn rates(report: &Report, one: &MicrobenchmarkRows) -> Option<String> {
-    one.script.as_ref()?;
-    let all = measured(report, one).into_iter();
-    let rates = all.filter_map(|(candidate, own, _)| {
-        Some(format!("{} {} TPS ({} QPS)", candidate.name, own.tps?, own.qps?))
-    });
-    Some(rates.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
-}
-
-/// The rates of all scripts.
-pub(crate) fn rates_of_scripts(report: &Report) -> Vec<String> {
+/// Events (transactions) and queries per second of each candidate, a line per script, perhaps with its file and options.
+pub(crate) fn rates_of_scripts(report: &Report, with_options: bool) -> Vec<String> {
     let text = |one: &MicrobenchmarkRows| {
+        let script = one.script.as_ref()?;
+        let rates = measured(report, one).into_iter().filter_map(|(candidate, own, _)| {
+            Some(format!("{} {} TPS ({} QPS)", candidate.name, own.tps?, own.qps?))
+        });
+        let rates: Vec<String> = rates.collect();
+        let options = if with_options { format!("{script}; ") } else { String::new() };
         let name = with_clients(&one.name, one.clients, report.is_sweep());
-        Some(format!("{name}: {}", rates(report, one)?))
+        Some(format!("{name}: {options}{}", rates.join(", ")))
     };
     report.microbenchmarks.iter().filter_map(text).collect()
 }
 
-/// The scripts of microbenchmarks with their options and rates.
 fn scripts(report: &Report, output: Output) -> Vec<String> {
-    let of_scripts =
-        report.microbenchmarks.iter().filter_map(|one| Some((one, one.script.as_ref()?)));
-    let text = |(one, script): (&MicrobenchmarkRows, &String)| {
-        let name = with_clients(&one.name, one.clients, report.is_sweep());
-        let rates = rates(report, one).map(|rates| format!("; {rates}"));
-        format!("{name}: {script}{}", rates.unwrap_or_default())
-    };
-    let mut texts: Vec<String> = of_scripts.map(text).collect();
+    let mut texts = rates_of_scripts(report, true);
     if output == Output::Terminal && texts.len() > SHOWN_SCRIPTS {
         let more = texts.len() - SHOWN_SCRIPTS;
         texts.truncate(SHOWN_SCRIPTS);
