@@ -5,6 +5,7 @@
 //! then measured as long as any comparison.
 
 use std::fmt::Write as _;
+use std::iter::repeat_n;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -163,7 +164,7 @@ impl Search<'_> {
         Ok(Some(found))
     }
 
-    /// Prints how long everything takes: if nothing counts, and if each setting does.
+    /// Prints how long everything takes: if no setting counts, and if each does.
     fn announce(&self, every: &[usize]) -> Result<(), CliError> {
         let time = |groups: &[Group], is_screening| -> Result<TimeRange, CliError> {
             let plan = RunPlan::of(&self.describe(groups, is_screening)?.experiment);
@@ -171,20 +172,7 @@ impl Search<'_> {
         };
         let alone: Vec<Group> = every.iter().take(MOST).map(|setting| vec![*setting]).collect();
         let (screening, run) = (time(&divide(every), true)?, time(&alone, false)?);
-        let (screenings, runs) = (most_screenings(every), every.len().div_ceil(MOST) as u64);
-        let most = screening.most.times(screenings) + run.most.times(runs);
-        let all = TimeRange { least: screening.least, most };
-        let screenings = match screenings {
-            1 => "a screening".to_owned(),
-            most => format!("1 to {most} screenings"),
-        };
-        let runs = match runs {
-            1 => "a longer run".to_owned(),
-            most => format!("up to {most} longer runs"),
-        };
-        output::note(&format!(
-            "about {all} in all: {screenings}, then {runs} of the settings that may count"
-        ));
+        output::note(&announcement(every.len(), screening, run));
         Ok(())
     }
 
@@ -322,9 +310,27 @@ fn divide(group: &[usize]) -> Vec<Group> {
     group.chunks(group.len().div_ceil(MOST).max(1)).map(<[usize]>::to_vec).collect()
 }
 
+/// How long everything takes: if no setting counts, which a screening finds, and if each does.
+fn announcement(settings: usize, screening: TimeRange, run: TimeRange) -> String {
+    let (screenings, runs) = (most_screenings(settings), settings.div_ceil(MOST));
+    let all: TimeRange = repeat_n(screening, screenings).chain(repeat_n(run, runs)).sum();
+    let screenings = match screenings {
+        1 => "a screening".to_owned(),
+        most => format!("{most} screenings"),
+    };
+    let runs = match runs {
+        1 => "a longer run".to_owned(),
+        most => format!("{most} longer runs"),
+    };
+    format!(
+        "about {screening} for a screening if no setting counts; about {all} for {screenings} and {runs} if all do"
+    )
+}
+
 /// The number of screenings if each setting makes a difference.
-fn most_screenings(settings: &[usize]) -> u64 {
-    let (mut pending, mut count) = (divide(settings), 0);
+fn most_screenings(settings: usize) -> usize {
+    let every: Group = (0..settings).collect();
+    let (mut pending, mut count) = (divide(&every), 0);
     while !pending.is_empty() {
         let groups: Vec<Group> = pending.drain(..pending.len().min(MOST)).collect();
         pending.extend(groups.iter().filter(|group| group.len() > 1).flat_map(|one| divide(one)));
@@ -415,7 +421,7 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_units::Share;
+    use dbdyno_units::{Nanos, Share};
 
     use super::*;
 
@@ -430,7 +436,26 @@ mod tests {
             assert_eq!(groups.concat(), numbers(count));
         }
         // 4 groups, then 8 settings; 6 groups, 30, then 60 settings.
-        assert_eq!([1, 6, 8, 60].map(|count| most_screenings(&numbers(count))), [1, 1, 3, 16]);
+        assert_eq!([1, 6, 8, 60].map(most_screenings), [1, 1, 3, 16]);
+    }
+
+    #[test]
+    fn announced_time_says_what_it_depends_on() {
+        let range = |least, most| {
+            let [least, most] = [least, most].map(Nanos::from_secs);
+            TimeRange { least, most }
+        };
+        let announced = |settings| announcement(settings, range(20, 20), range(50, 90));
+        assert_eq!(
+            announced(2),
+            "about 20 s for a screening if no setting counts; about 70 s to 2 min for a screening \
+             and a longer run if all do"
+        );
+        assert_eq!(
+            announced(8),
+            "about 20 s for a screening if no setting counts; about 2.5 to 4 min for 3 screenings \
+             and 2 longer runs if all do"
+        );
     }
 
     #[test]
