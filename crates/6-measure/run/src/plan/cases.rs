@@ -121,10 +121,19 @@ pub(crate) fn is_read_after_writes(cases: &[MicrobenchmarkCase], case: usize) ->
         && cases[..case].iter().any(|case| case.microbenchmark.writes())
 }
 
-/// Whether each case runs more than once on the same data: instances then keep a copy of their
-/// data while tables shrink.
-pub(crate) const fn shrinks_repeatedly(experiment: &Experiment) -> bool {
-    experiment.schedule.restarts > 1 || experiment.workload.clients.len() > 1
+/// Whether instances keep a copy of their data before a case, to restore it for each restart and each
+/// number of clients.
+pub(crate) fn keeps_copy(experiment: &Experiment, microbenchmark: &Microbenchmark) -> bool {
+    let is_repeated = experiment.schedule.restarts > 1 || experiment.workload.clients.len() > 1;
+    microbenchmark.shrinks_tables() && is_repeated
+}
+
+/// The number of restarts of all instances in this number of passes over a segment, where `copied` cases keep a copy of
+/// their data. The first pass uses instances that are running. Copying and restoring each take a restart: in every pass if
+/// other sets share the segment, otherwise before the first pass and after the last.
+pub(crate) fn restarts_of_segment(passes: u32, copied: u32, is_shared: bool) -> u32 {
+    let copies = if is_shared { passes } else { passes.min(1) };
+    (passes + 2 * copied * copies).saturating_sub(1)
 }
 
 pub(crate) fn slice_length(schedule: &Schedule, microbenchmark: &Microbenchmark) -> Nanos {
@@ -417,6 +426,16 @@ mod tests {
             assert!(segments.iter().all(|segment| segment.len() == 1), "{segments:?}");
             assert_eq!(segments.len(), 6);
         }
+    }
+
+    #[test]
+    fn copies_take_restarts_in_each_pass_or_before_and_after_all() {
+        assert_eq!(restarts_of_segment(6, 0, true), 5);
+        // A copy and a restore in each pass.
+        assert_eq!(restarts_of_segment(6, 1, true), 17);
+        // A copy before the first pass, and a restore after the last; each restart between them restores it, too.
+        assert_eq!([1, 6].map(|passes| restarts_of_segment(passes, 1, false)), [2, 7]);
+        assert_eq!(restarts_of_segment(0, 1, false), 0);
     }
 
     #[test]

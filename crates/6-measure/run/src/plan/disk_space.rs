@@ -8,7 +8,7 @@ use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::Microbenchmark;
 use dbdyno_workloads::schema::ROW_BYTES;
 
-use crate::plan::cases::{block_range, shrinks_repeatedly};
+use crate::plan::cases::{block_range, keeps_copy};
 
 /// Estimate of the disk space that a run needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +32,7 @@ impl DiskSpace {
             return Self::of_insert_benchmark(experiment, benchmark);
         }
         let microbenchmarks = &experiment.workload.microbenchmarks;
-        let kept = shrinks_repeatedly(experiment)
-            && microbenchmarks.iter().any(Microbenchmark::shrinks_tables);
+        let kept = microbenchmarks.iter().any(|one| keeps_copy(experiment, one));
         let schedule = &experiment.schedule;
         let (_, most) = block_range(schedule, schedule.write_slice);
         let writing = match microbenchmarks.iter().any(Microbenchmark::writes) {

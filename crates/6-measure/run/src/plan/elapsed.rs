@@ -10,8 +10,8 @@ use dbdyno_units::{Bytes, Nanos};
 
 use crate::plan::cases::{
     MicrobenchmarkCase, STARTS_WITH_INSTRUCTIONS, block_range, block_time, blocks_of_start, cases,
-    instance_count, interleaved_sets, of_instances, profile_times, segments, slice_length,
-    start_range,
+    instance_count, interleaved_sets, keeps_copy, of_instances, profile_times, restarts_of_segment,
+    segments, slice_length, start_range,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::stopping_rule::StoppingRule;
@@ -263,13 +263,10 @@ pub(crate) fn time_left(
             estimate.profiling =
                 estimate.profiling + times(TimeRange { least, most }, relative(index));
             passes = (left.starts.0.max(passes.0), left.starts.1.max(passes.1));
-            copied += u32::from(is_shared && microbenchmark.shrinks_tables());
+            copied += u32::from(keeps_copy(experiment, microbenchmark));
         }
-        // The first pass uses instances that are running. Data is copied before, and the copy restored.
-        let starts = |passes: u32| {
-            let starts = (passes * (1 + 2 * copied)).saturating_sub(1);
-            start.times(u64::from(starts))
-        };
+        let starts =
+            |passes: u32| start.times(u64::from(restarts_of_segment(passes, copied, is_shared)));
         let starts = TimeRange { least: starts(passes.0), most: starts(passes.1) };
         estimate.starts = estimate.starts + starts;
     }

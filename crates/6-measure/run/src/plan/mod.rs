@@ -12,8 +12,9 @@ use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::insert::Task;
 
 use crate::plan::cases::{
-    block_range, block_time, cases, has_passes, instance_count, interleaved_sets, of_instances,
-    segments, slice_length, start_range, training_count, warmup_time,
+    block_range, block_time, cases, has_passes, instance_count, interleaved_sets, keeps_copy,
+    of_instances, restarts_of_segment, segments, slice_length, start_range, training_count,
+    warmup_time,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::elapsed::{TimeEstimate, of_run};
@@ -75,13 +76,12 @@ impl PassPlan {
             for case in segment.flat_map(|set| &all[sets[set].clone()]) {
                 let slice = slice_length(&experiment.schedule, &case.microbenchmark);
                 of_segment = of_segment.max(start_range(&experiment.schedule, slice).1);
-                // Its data is copied before, and the copy restored.
-                copied += u32::from(shared && case.microbenchmark.shrinks_tables());
+                copied += u32::from(keeps_copy(experiment, &case.microbenchmark));
             }
             let range = of_instances((experiment.schedule.restarts, of_segment), instances);
             passes = (range.0.max(passes.0), range.1.max(passes.1));
-            fewest += range.0 * (1 + 2 * copied) - 1;
-            most += range.1 * (1 + 2 * copied) - 1;
+            fewest += restarts_of_segment(range.0, copied, shared);
+            most += restarts_of_segment(range.1, copied, shared);
         }
         Some(Self { segments: segments.len(), passes, starts: (fewest, most) })
     }

@@ -16,8 +16,8 @@ use crate::instance::{Instance, KeptCopy, in_order, running};
 use crate::measure::slice_history::BlockTimes;
 use crate::measure::{MicrobenchmarkRun, NumberedCase, relative_time};
 use crate::plan::cases::{
-    MicrobenchmarkCase, cases, first_pass, has_passes, instance_count, interleaved_sets, segments,
-    shrinks_repeatedly, slice_length, training_case,
+    MicrobenchmarkCase, cases, first_pass, has_passes, instance_count, interleaved_sets,
+    keeps_copy, segments, slice_length, training_case,
 };
 use crate::plan::elapsed::{CaseLeft, Costs, TimeEstimate, TimeRange, time_left};
 use crate::record::Phase;
@@ -263,7 +263,7 @@ impl Session<'_> {
     /// Whether instances keep a copy of their data before a case, to restore it for each restart
     /// and each number of clients.
     pub(super) fn keeps_copy(&self, case: &MicrobenchmarkCase) -> bool {
-        case.microbenchmark.shrinks_tables() && shrinks_repeatedly(self.experiment)
+        keeps_copy(self.experiment, &case.microbenchmark)
     }
 
     /// Writes pending changes back on all instances.
