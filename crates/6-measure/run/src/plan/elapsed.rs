@@ -198,10 +198,15 @@ pub(crate) struct CaseLeft {
     pub blocks: (u32, u32),
     /// With the one in which it is measured now.
     pub starts: (u32, u32),
+    pub complete_starts: u32,
 }
 
 impl CaseLeft {
+    /// A case ends by the time of its slices, which are longer than `slice` if events are long, and shorter if events were
+    /// counted while others used the CPU.
     pub fn of(schedule: &Schedule, slice: Nanos, rule: &StoppingRule, instances: u64) -> Self {
+        let slice = rule.mean_slice().unwrap_or(slice);
+        let complete_starts = rule.complete_starts();
         if let Some(left) = rule.time_left_of_extension() {
             let blocks = left.as_nanos().div_ceil((slice.as_nanos() * instances).max(1));
             let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
@@ -209,7 +214,7 @@ impl CaseLeft {
                 1 => 1,
                 _ => blocks.div_ceil(blocks_of_start(schedule, slice)),
             };
-            return Self { blocks: (blocks, blocks), starts: (starts, starts) };
+            return Self { blocks: (blocks, blocks), starts: (starts, starts), complete_starts };
         }
         let left = |range: (u32, u32), done: u32| {
             let (least, most) = of_instances(range, instances);
@@ -217,7 +222,8 @@ impl CaseLeft {
         };
         Self {
             blocks: left(block_range(schedule, slice), rule.blocks()),
-            starts: left(start_range(schedule, slice), rule.complete_starts()),
+            starts: left(start_range(schedule, slice), complete_starts),
+            complete_starts,
         }
     }
 
@@ -255,7 +261,8 @@ pub(crate) fn time_left(
             estimate.measuring = estimate.measuring + times(time, relative(index));
             let [sampling, counting] = profile_times(experiment, microbenchmark);
             let profiling = |starts: u32, of: fn(TimeRange) -> Nanos| {
-                let counted = starts.min(STARTS_WITH_INSTRUCTIONS);
+                let counted = STARTS_WITH_INSTRUCTIONS.saturating_sub(left.complete_starts);
+                let counted = counted.min(starts);
                 of(sampling).times(u64::from(starts)) + of(counting).times(u64::from(counted))
             };
             let least = profiling(left.starts.0, |time| time.least);
@@ -374,6 +381,18 @@ mod tests {
         assert_eq!(estimate.profiling.most, Nanos::from_millis(45 * 31 * 4 * 2));
         assert!(estimate.to_string().contains(" s sampling stacks, "), "{estimate}");
         assert!(estimate.total().least > estimate.measuring.least + estimate.profiling.least);
+        // Instructions are counted in the first two starts: two blocks of 500 ms on two instances.
+        let counted = |complete_starts| {
+            let left = CaseLeft { blocks: (0, 0), starts: (1, 1), complete_starts };
+            let left_of = |lines: &str| {
+                let experiment = experiment(lines, servers);
+                let all = cases(&experiment);
+                time_left(&experiment, &all, Nanos::ZERO, |_| Some(left), |_| 1.0).profiling.least
+            };
+            left_of(&lines.replace("[profile]", "[profile]\ninstructions = true")) - left_of(lines)
+        };
+        assert!(counted(1) > Nanos::from_secs(2));
+        assert_eq!(counted(2), Nanos::ZERO);
     }
 
     #[test]
@@ -388,9 +407,9 @@ mod tests {
             time_left(&experiment, &all, start, |index| [reads, writes][index], |_| 2.0)
         };
         assert_eq!(left_of(None, None), TimeEstimate::default());
-        let last = CaseLeft { blocks: (0, 0), starts: (1, 1) };
+        let last = CaseLeft { blocks: (0, 0), starts: (1, 1), complete_starts: 5 };
         assert_eq!(left_of(Some(last), None), TimeEstimate::default());
-        let writes = CaseLeft { blocks: (1, 2), starts: (3, 5) };
+        let writes = CaseLeft { blocks: (1, 2), starts: (3, 5), complete_starts: 3 };
         let left = left_of(Some(last), Some(writes));
         let [two, four] = [2, 4].map(|starts| start.times(starts));
         assert_eq!(left.starts, TimeRange { least: two, most: four });

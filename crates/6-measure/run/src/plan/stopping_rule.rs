@@ -113,6 +113,12 @@ impl StoppingRule {
         self.time
     }
 
+    /// The mean time of the counted slices; `None` before the first.
+    pub fn mean_slice(&self) -> Option<Nanos> {
+        let slices = self.points.len() as u64;
+        self.time.as_nanos().checked_div(slices).map(Nanos::from_nanos)
+    }
+
     /// Extends the microbenchmark: it is done after this time of counted slices, over all
     /// candidates, whatever its intervals.
     pub const fn set_goal(&mut self, goal: Nanos) {
@@ -291,6 +297,7 @@ pub(crate) mod tests {
     use dbdyno_units::{Qps, Share};
 
     use super::*;
+    use crate::plan::elapsed::CaseLeft;
 
     pub(crate) const SCHEDULE: Schedule = Schedule {
         slice: Nanos::from_millis(50),
@@ -431,6 +438,23 @@ pub(crate) mod tests {
             StoppingRule::of(&stored, &schedule, SCHEDULE.slice).complete_starts()
         };
         assert_eq!([5, 19, 20].map(complete_starts), [0, 0, 1]);
+    }
+
+    #[test]
+    fn blocks_left_follow_from_the_time_of_slices() {
+        let most_left_after_ten = |millis| {
+            let mut rule = StoppingRule::of(&[], &SCHEDULE, SCHEDULE.slice);
+            for number in 0..10 {
+                for mut row in block(0, number, 1.0) {
+                    row.measured.wall = Nanos::from_millis(millis);
+                    rule.add(&row);
+                }
+                rule.end_block();
+            }
+            CaseLeft::of(&SCHEDULE, SCHEDULE.slice, &rule, 2).blocks.1
+        };
+        // 2 s are 80, 40 or 10 slices, and at least 20 are measured.
+        assert_eq!([25, 50, 200].map(most_left_after_ten), [70, 30, 10]);
     }
 
     #[test]
