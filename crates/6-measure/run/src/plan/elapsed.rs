@@ -27,6 +27,27 @@ impl TimeRange {
     pub const fn exactly(time: Nanos) -> Self {
         Self { least: time, most: time }
     }
+
+    /// The range if the work takes up to `contention` times as long, because of what others run.
+    pub(crate) fn under_load(self, contention: f64) -> Self {
+        Self { most: times(self, contention).most, ..self }
+    }
+
+    /// Whether it certainly exceeds this announced range, by more than its rounding hides.
+    pub(crate) fn certainly_exceeds(self, announced: Self) -> bool {
+        self.least > longest_as_announced(announced.most)
+    }
+
+    /// Whether its upper end is far from that of this announced range.
+    pub(crate) fn is_far_from(self, announced: Self) -> bool {
+        self.most > longest_as_announced(announced.most)
+            || announced.most > longest_as_announced(self.most)
+    }
+}
+
+/// The longest time that still agrees with an announced one, which is rounded.
+fn longest_as_announced(time: Nanos) -> Nanos {
+    Nanos::from_secs_f64(1.0 + 1.4 * time.as_secs_f64())
 }
 
 impl Add for TimeRange {
@@ -80,31 +101,27 @@ pub struct TimeEstimate {
     pub profiling: TimeRange,
     /// Starting all instances, which then read their tables, and stopping them.
     pub starts: TimeRange,
-    pub loading: Nanos,
+    pub loading: TimeRange,
     /// What takes time besides if it is not cached; may be empty.
     pub uncached: &'static str,
 }
 
 impl TimeEstimate {
-    /// All times multiplied by the factor.
-    pub(crate) fn scaled(&self, factor: f64) -> Self {
-        Self {
-            measuring: times(self.measuring, factor),
-            profiling: times(self.profiling, factor),
-            starts: times(self.starts, factor),
-            loading: times(TimeRange::exactly(self.loading), factor).most,
-            ..*self
-        }
+    /// The estimate if starts and loading take up to `contention` times as long, because of what others run. Slices do
+    /// not: they have as many events as fit in their time.
+    pub(crate) fn under_load(self, contention: f64) -> Self {
+        let [starts, loading] = [self.starts, self.loading].map(|time| time.under_load(contention));
+        Self { starts, loading, ..self }
     }
 
     /// With what comes before everything else: loading and the first start.
     pub(crate) fn after(self, costs: Costs) -> Self {
-        let starts = self.starts + TimeRange::exactly(costs.start);
-        Self { starts, loading: self.loading + costs.loading, ..self }
+        let [start, loading] = [costs.start, costs.loading].map(TimeRange::exactly);
+        Self { starts: self.starts + start, loading: self.loading + loading, ..self }
     }
 
     pub fn total(&self) -> TimeRange {
-        self.measuring + self.profiling + self.starts + TimeRange::exactly(self.loading)
+        self.measuring + self.profiling + self.starts + self.loading
     }
 }
 
@@ -112,9 +129,11 @@ impl TimeEstimate {
 impl fmt::Display for TimeEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "about {}: {} measuring", self.total(), self.measuring)?;
-        let loading = TimeRange::exactly(self.loading);
-        let others =
-            [(self.profiling, "sampling stacks"), (self.starts, "starts"), (loading, "loading")];
+        let others = [
+            (self.profiling, "sampling stacks"),
+            (self.starts, "starts"),
+            (self.loading, "loading"),
+        ];
         for (time, what) in others {
             if time.most >= Nanos::from_secs(1) {
                 write!(f, ", {time} {what}")?;
@@ -341,6 +360,57 @@ mod tests {
     }
 
     #[test]
+    fn longer_time_is_reported_only_beyond_what_was_announced() {
+        let range = |least, most| {
+            let [least, most] = [least, most].map(Nanos::from_secs);
+            TimeRange { least, most }
+        };
+        assert!(!range(60, 300).certainly_exceeds(range(20, 60)));
+        assert!(range(90, 95).certainly_exceeds(range(20, 60)));
+        assert!(range(20, 40).is_far_from(range(35, 120)));
+        assert!(range(20, 40).is_far_from(range(5, 9)));
+        assert!(!range(35, 50).is_far_from(range(20, 60)));
+        // Also if the announced time was rounded up.
+        for millis in (0..400).map(|exponent| 1.05_f64.powi(exponent) as u64) {
+            let most = Nanos::from_millis(millis);
+            let (shown, unit) = rounded(most);
+            let seconds = match unit {
+                "s" => 1.0,
+                "min" => 60.0,
+                _ => 3600.0,
+            };
+            let ended = TimeRange::exactly(Nanos::from_secs_f64(shown * seconds));
+            assert!(!ended.certainly_exceeds(TimeRange::exactly(most)), "{most}: {shown} {unit}");
+        }
+    }
+
+    #[test]
+    fn estimate_grows_with_the_budget_and_load_raises_only_its_upper_end() {
+        for candidate in ["system = \"mariadb\"", "system = \"sqlite\"\nvariant = \"rel\""] {
+            let of_budget = |seconds: u32| {
+                let lines = format!(
+                    "[schedule]\nbudget = \"{seconds}s\"\nrestarts = 6\n[workload]\n\
+                     microbenchmarks = [\"point-query.pre*\", \"update-index*\", \"delete*\"]"
+                );
+                let one = |name: &str| format!("[[candidate]]\nname = \"{name}\"\n{candidate}\n");
+                of_run(&experiment(&lines, &(one("a") + &one("b"))), Nanos::ZERO)
+            };
+            let mut before = TimeRange::default();
+            for budget in (0..10).map(|exponent| 1_u32 << exponent) {
+                let estimate = of_budget(budget);
+                let total = estimate.total();
+                assert!(before.least <= total.least && before.most <= total.most, "{estimate}");
+                assert!(total.least <= total.most, "{estimate}");
+                let loaded = estimate.under_load(1.9);
+                assert_eq!(loaded.measuring, estimate.measuring);
+                assert_eq!(loaded.total().least, total.least);
+                assert!(total.most < loaded.total().most, "{loaded}");
+                before = total;
+            }
+        }
+    }
+
+    #[test]
     fn plan_says_what_the_time_is_spent_on() {
         let servers = "[[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n\
                        [[candidate]]\nname = \"b\"\nsystem = \"postgresql\"\n";
@@ -353,7 +423,7 @@ mod tests {
         assert_eq!(estimate.measuring, TimeRange { least: measured(6), most: measured(12) });
         let TimeRange { least, most } = estimate.starts;
         assert_eq!(least.times(2), most);
-        assert!(least > Nanos::from_secs(6 * 3) && estimate.loading > Nanos::from_secs(5));
+        assert!(least > Nanos::from_secs(6 * 3) && estimate.loading.least > Nanos::from_secs(5));
         let text = estimate.to_string();
         assert!(text.starts_with("about ") && text.contains(" starts, "), "{text}");
         assert_eq!(estimate.uncached, "");
@@ -421,6 +491,6 @@ mod tests {
         assert!(loaded.loading < new.loading);
         let resumed = left.after(loaded);
         assert_eq!(resumed.starts.least, two + loaded.start);
-        assert_eq!(resumed.loading, loaded.loading);
+        assert_eq!(resumed.loading, TimeRange::exactly(loaded.loading));
     }
 }

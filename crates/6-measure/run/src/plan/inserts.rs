@@ -91,15 +91,15 @@ impl InsertTimes {
         Some(all)
     }
 
-    /// All times but that of the queries multiplied by the factor.
-    pub(crate) fn scaled(self, factor: f64) -> Self {
-        let scaled = |time: TimeRange| times(time, factor);
+    /// The times if all but that of the queries are up to `contention` times as long, because of what others run.
+    pub(crate) fn under_load(self, contention: f64) -> Self {
+        let loaded = |time: TimeRange| time.under_load(contention);
         Self {
-            inserting: scaled(self.inserting),
-            indexes: scaled(self.indexes),
-            settling: scaled(self.settling),
-            databases: scaled(self.databases),
-            copies: scaled(self.copies),
+            inserting: loaded(self.inserting),
+            indexes: loaded(self.indexes),
+            settling: loaded(self.settling),
+            databases: loaded(self.databases),
+            copies: loaded(self.copies),
             ..self
         }
     }

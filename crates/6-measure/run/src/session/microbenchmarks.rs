@@ -25,9 +25,6 @@ use crate::session::Session;
 use crate::session::progress::{InterimEstimate, RunEvent};
 use crate::training::live::LiveTraining;
 
-/// How many times the planned time is much longer.
-const MUCH_LONGER: f64 = 1.4;
-
 impl Session<'_> {
     /// Starts the instances and measures all microbenchmarks that are not done.
     pub(super) fn run_microbenchmarks(
@@ -51,7 +48,9 @@ impl Session<'_> {
         self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)?;
         self.check_statements(&mut instances)?;
         self.starts.add(clock::monotonic() - starting, 1);
-        self.report_if_longer(&cases(self.experiment));
+        let elapsed = clock::monotonic() - self.loading_began;
+        let why = format!("loading and the first start took {elapsed}");
+        self.report_left(&cases(self.experiment), &why, TimeRange::is_far_from);
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
         let states = self.store_state_snapshots(&mut instances, "at the start of the session")?;
@@ -183,7 +182,11 @@ impl Session<'_> {
                     }
                 }
                 self.store_elapsed()?;
-                self.report_if_longer(all);
+                let why = "the run takes longer than was estimated";
+                if self.report_left(all, why, TimeRange::certainly_exceeds) {
+                    // Once.
+                    self.planned = None;
+                }
             }
             let restarts = self.recorder.restarts() - restarts;
             if restarts > 0 {
@@ -328,15 +331,24 @@ impl Session<'_> {
         time_left(experiment, all, start, left, |index| relative_time(histories, index))
     }
 
-    /// Reports the time that is left if, by what was measured so far, the run takes much longer than was reported.
-    fn report_if_longer(&mut self, all: &[MicrobenchmarkCase]) {
-        let Some(reported) = self.planned else { return };
+    /// Reports the time that is left, and returns true, if the estimate by what was measured so far `is_off` the reported
+    /// one.
+    fn report_left(
+        &mut self,
+        all: &[MicrobenchmarkCase],
+        why: &str,
+        is_off: fn(TimeRange, TimeRange) -> bool,
+    ) -> bool {
+        let Some(reported) = self.planned else { return false };
         let left = self.time_left(all, &[]);
-        let now = TimeEstimate { loading: clock::monotonic() - self.loading_began, ..left };
-        if now.total().most.as_secs_f64() > MUCH_LONGER * reported.total().most.as_secs_f64() {
+        let loading = TimeRange::exactly(clock::monotonic() - self.loading_began);
+        let now = TimeEstimate { loading, ..left };
+        let is_off = left.total() != TimeRange::default() && is_off(now.total(), reported.total());
+        if is_off {
             self.planned = Some(now);
-            self.recorder.report(RunEvent::Longer(&left));
+            self.recorder.report(RunEvent::Planned(format!("{why}; left in all: {left}")));
         }
+        is_off
     }
 }
 

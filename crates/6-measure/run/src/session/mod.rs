@@ -152,9 +152,9 @@ struct Session<'a> {
     /// Whether a later session can continue with the data of this one.
     keeps_data: bool,
     started: Nanos,
-    /// How long the session takes by the last reported estimate; `None` if this is unknown.
+    /// How long the session takes by the last reported estimate; `None` if this is unknown, or was reported to be longer.
     planned: Option<TimeEstimate>,
-    /// How many times as long everything takes because of what others run on this machine, by an estimate.
+    /// How many times as long starts and loading take at most because of what others run on this machine, by an estimate.
     contention: f64,
     /// When all builds were there and loading began.
     loading_began: Nanos,
@@ -262,16 +262,16 @@ impl<'a> Session<'a> {
         }
         let experiment = self.experiment;
         let inserts = InsertTimes::left(experiment, &self.state.insert_steps);
-        if inserts.is_none() && self.state.has_measured() {
+        let planned = if inserts.is_none() && self.state.has_measured() {
             let directory = self.recorder.results.directory().path();
             let is_loaded = !StoredData::of(directory).places.is_empty();
             let left = self.time_left(&cases(experiment), &[]);
-            self.planned = Some(left.after(Costs::typical(experiment, is_loaded)));
+            Some(left.after(Costs::typical(experiment, is_loaded)))
         } else {
-            let time = RunPlan::of(experiment).time;
-            self.planned = time.map(|time| time.scaled(self.contention));
-        }
-        let inserts = inserts.map(|times| times.scaled(self.contention).to_string());
+            RunPlan::of(experiment).time
+        };
+        self.planned = planned.map(|time| time.under_load(self.contention));
+        let inserts = inserts.map(|times| times.under_load(self.contention).to_string());
         if let Some(planned) = inserts.or_else(|| Some(self.planned?.to_string())) {
             self.recorder.report(RunEvent::Planned(planned));
         }

@@ -3,7 +3,7 @@ use dbdyno_stats::Estimate;
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_workloads::insert::Task;
 
-use crate::plan::elapsed::{TimeEstimate, TimeRange};
+use crate::plan::elapsed::TimeRange;
 
 #[derive(Debug)]
 pub enum RunEvent<'a> {
@@ -17,10 +17,9 @@ pub enum RunEvent<'a> {
     Restart(&'static str),
     /// Stacks of the microbenchmark are being sampled, which takes seconds.
     SamplingStacks,
-    /// The estimated time of the run, before it starts: in all, and by what it is spent on.
+    /// The estimated time of the run, before it starts: in all, and by what it is spent on. Again, that of what is left, if
+    /// it is far off after the first start, or if the run certainly takes longer.
     Planned(String),
-    /// By what was measured so far, the run takes much longer than was reported: what is left.
-    Longer(&'a TimeEstimate),
     /// A step of a bisect starts or has ended.
     BisectStep(String),
     /// A microbenchmark starts, or a pass visits it.

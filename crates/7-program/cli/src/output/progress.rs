@@ -72,10 +72,7 @@ impl Display {
             RunEvent::SamplingStacks => self.status(format!("{}: sampling stacks", self.head())),
             RunEvent::BisectStep(line) => self.line(line),
             RunEvent::Planned(planned) if self.announces => self.line(planned),
-            RunEvent::Longer(left) if self.announces => {
-                self.line(&format!("the run takes longer than was estimated; left in all: {left}"))
-            }
-            RunEvent::Planned(_) | RunEvent::Longer(_) => {}
+            RunEvent::Planned(_) => {}
             RunEvent::Microbenchmark { number, of, name, passes } => {
                 self.status(format!("[{number}/{of}] {name}{}: warming up", pass(*passes)));
             }
