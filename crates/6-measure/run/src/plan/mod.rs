@@ -9,15 +9,13 @@ pub(crate) mod stopping_rule;
 
 use dbdyno_spec::experiment::{Candidate, Experiment};
 use dbdyno_units::{Bytes, Nanos};
-use dbdyno_workloads::insert::Task;
 
 use crate::plan::cases::{
-    block_range, block_time, cases, has_passes, instance_count, interleaved_sets, keeps_copy,
-    of_instances, restarts_of_segment, segments, slice_length, start_range, training_count,
-    warmup_time,
+    block_range, cases, has_passes, instance_count, interleaved_sets, keeps_copy, of_instances,
+    restarts_of_segment, segments, slice_length, start_range, training_count, warmup_time,
 };
 use crate::plan::disk_space::DiskSpace;
-use crate::plan::elapsed::{TimeEstimate, of_run};
+use crate::plan::elapsed::{TimeEstimate, TimeRange, of_run};
 use crate::plan::inserts::InsertTimes;
 use crate::record::settings;
 
@@ -30,9 +28,8 @@ pub struct RunPlan {
     pub slices: (u64, u64),
     /// The passes over microbenchmarks; `None` if there are none.
     pub passes: Option<PassPlan>,
-    /// Minimum and maximum measuring time, with warm-up and lead-in, if no event is longer than a
-    /// slice. For the insert benchmark, the time of the steps that end by time.
-    pub measuring: (Nanos, Nanos),
+    /// Measuring time, with warm-up and lead-in, if no event is longer than a slice; none for the insert benchmark.
+    pub measuring: TimeRange,
     /// Estimated time in all, without builds; `None` for the insert benchmark.
     pub time: Option<TimeEstimate>,
     /// That of the insert benchmark.
@@ -89,21 +86,15 @@ impl PassPlan {
 
 impl RunPlan {
     pub fn of(experiment: &Experiment) -> Self {
-        let (slices, measuring) = if experiment.insert_benchmark.is_some() {
-            ((0, 0), insert_benchmark_time(experiment))
-        } else {
-            microbenchmark_work(experiment)
-        };
+        let has_inserts = experiment.insert_benchmark.is_some();
+        let time = (!has_inserts).then(|| of_run(experiment, training_time(experiment)));
         let space = DiskSpace::of(experiment);
         Self {
             instances: instance_count(experiment),
-            slices,
-            passes: PassPlan::of(experiment).filter(|_| experiment.insert_benchmark.is_none()),
-            measuring,
-            time: experiment
-                .insert_benchmark
-                .is_none()
-                .then(|| of_run(experiment, training_time(experiment))),
+            slices: counted_slices(experiment),
+            passes: PassPlan::of(experiment).filter(|_| !has_inserts),
+            measuring: time.unwrap_or_default().measuring,
+            time,
             inserts: InsertTimes::left(experiment, &[]),
             data_size: space.embedded + space.servers,
             data_on_existing_servers: space.existing,
@@ -124,32 +115,16 @@ fn training_time(experiment: &Experiment) -> Nanos {
     warmup_time(experiment).times(training_count(experiment) * instances)
 }
 
-/// Minimum and maximum number of slices of all cases, and minimum and maximum time.
-fn microbenchmark_work(experiment: &Experiment) -> ((u64, u64), (Nanos, Nanos)) {
+/// Minimum and maximum number of counted slices of all cases.
+fn counted_slices(experiment: &Experiment) -> (u64, u64) {
     let schedule = &experiment.schedule;
     let instances = instance_count(experiment) as u64;
-    let training = training_time(experiment);
     let mut slices = (0, 0);
-    let mut time = (training, training);
     for case in cases(experiment) {
         let slice = slice_length(schedule, &case.microbenchmark);
         let (fewest, most) = of_instances(block_range(schedule, slice), instances);
         slices.0 += u64::from(fewest) * instances;
         slices.1 += u64::from(most) * instances;
-        time.0 += block_time(schedule, slice, fewest, instances);
-        time.1 += block_time(schedule, slice, most, instances);
     }
-    (slices, time)
-}
-
-/// The time of the steps that end by time; the duration of the others is unknown.
-fn insert_benchmark_time(experiment: &Experiment) -> (Nanos, Nanos) {
-    let Some(benchmark) = &experiment.insert_benchmark else { return (Nanos::ZERO, Nanos::ZERO) };
-    let timed = benchmark.plan.steps.iter().map(|step| match step.task {
-        Task::Mix(mix) => mix.time,
-        Task::Insert(_) | Task::Index | Task::Settle => Nanos::ZERO,
-    });
-    let runs = instance_count(experiment) as u64 * u64::from(benchmark.repeats);
-    let time = timed.sum::<Nanos>().times(runs);
-    (time, time)
+    slices
 }

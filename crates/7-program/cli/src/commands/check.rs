@@ -82,7 +82,7 @@ fn plan(experiment: &Experiment) -> String {
         text.push_str(&format!("  {name:<longest$}  {group}\n"));
     }
     let (fewest, most) = plan.slices;
-    let (shortest, longest) = plan.measuring;
+    let (shortest, longest) = (plan.measuring.least, plan.measuring.most);
     let measuring = format!(
         "{} instances, {fewest} to {most} slices after warm-up, {shortest} to {longest} of \
          measuring (more if an event is longer than a slice).",

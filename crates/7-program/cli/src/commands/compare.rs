@@ -142,7 +142,7 @@ impl Comparison<'_> {
             instructions: self.options.instructions && !is_screening,
             waits: self.options.waits && !is_screening,
         };
-        let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.1;
+        let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.most;
         experiment(&words, &installed, &read, &measuring)
             .map_err(|problems| CliError::Experiment(problems.to_string()))
     }
@@ -178,7 +178,7 @@ fn path_of_script(file: &str) -> String {
 /// Why measuring takes longer than `--for`, and what helps; `None` if it does not.
 fn longer(asked: Nanos, word: &str, experiment: &Experiment) -> Option<String> {
     let plan = RunPlan::of(experiment);
-    let least = plan.measuring.0;
+    let least = plan.measuring.least;
     if least.as_secs_f64() <= 1.1 * asked.as_secs_f64() {
         return None;
     }
@@ -274,7 +274,7 @@ mod tests {
                 time: Some(time),
                 ..Words::default()
             };
-            let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.1;
+            let measuring = |experiment: &Experiment| RunPlan::of(experiment).measuring.most;
             let no_file = |_: &str| -> Result<String, String> { Err("not a file".to_owned()) };
             let comparison = experiment(&words, &|_| Vec::new(), &no_file, &measuring);
             let comparison = comparison.unwrap_or_else(|problems| panic!("{problems}"));
