@@ -32,22 +32,20 @@ impl TimeRange {
     pub(crate) fn under_load(self, contention: f64) -> Self {
         Self { most: times(self, contention).most, ..self }
     }
-
-    /// Whether it certainly exceeds this announced range, by more than its rounding hides.
-    pub(crate) fn certainly_exceeds(self, announced: Self) -> bool {
-        self.least > longest_as_announced(announced.most)
-    }
-
-    /// Whether its upper end is far from that of this announced range.
-    pub(crate) fn is_far_from(self, announced: Self) -> bool {
-        self.most > longest_as_announced(announced.most)
-            || announced.most > longest_as_announced(self.most)
-    }
 }
 
-/// The longest time that still agrees with an announced one, which is rounded.
-fn longest_as_announced(time: Nanos) -> Nanos {
-    Nanos::from_secs_f64(1.0 + 1.4 * time.as_secs_f64())
+/// Whether a time is longer than another one by more than rounding hides.
+fn is_much_longer(time: Nanos, other: Nanos) -> bool {
+    time.as_secs_f64() > 1.0 + 1.4 * other.as_secs_f64()
+}
+
+/// Whether the upper end of an announced time is far off by what is known `now`: after the first start in either direction,
+/// later only if the run certainly takes longer.
+pub(crate) fn is_off(announced: Nanos, now: TimeRange, is_first_start: bool) -> bool {
+    match is_first_start {
+        true => is_much_longer(now.most, announced) || is_much_longer(announced, now.most),
+        false => is_much_longer(now.least, announced),
+    }
 }
 
 impl Add for TimeRange {
@@ -360,16 +358,15 @@ mod tests {
     }
 
     #[test]
-    fn longer_time_is_reported_only_beyond_what_was_announced() {
-        let range = |least, most| {
-            let [least, most] = [least, most].map(Nanos::from_secs);
-            TimeRange { least, most }
+    fn announced_time_is_corrected_after_the_first_start_and_later_only_if_the_run_is_longer() {
+        let is_off = |announced, [least, most]: [u64; 2], is_first_start| {
+            let [announced, least, most] = [announced, least, most].map(Nanos::from_secs);
+            is_off(announced, TimeRange { least, most }, is_first_start)
         };
-        assert!(!range(60, 300).certainly_exceeds(range(20, 60)));
-        assert!(range(90, 95).certainly_exceeds(range(20, 60)));
-        assert!(range(20, 40).is_far_from(range(35, 120)));
-        assert!(range(20, 40).is_far_from(range(5, 9)));
-        assert!(!range(35, 50).is_far_from(range(20, 60)));
+        assert!(is_off(120, [20, 40], true) && is_off(9, [20, 40], true));
+        assert!(!is_off(60, [35, 50], true));
+        assert!(is_off(60, [90, 95], false));
+        assert!(!is_off(60, [60, 300], false) && !is_off(60, [10, 20], false));
         // Also if the announced time was rounded up.
         for millis in (0..400).map(|exponent| 1.05_f64.powi(exponent) as u64) {
             let most = Nanos::from_millis(millis);
@@ -379,8 +376,8 @@ mod tests {
                 "min" => 60.0,
                 _ => 3600.0,
             };
-            let ended = TimeRange::exactly(Nanos::from_secs_f64(shown * seconds));
-            assert!(!ended.certainly_exceeds(TimeRange::exactly(most)), "{most}: {shown} {unit}");
+            let announced = Nanos::from_secs_f64(shown * seconds);
+            assert!(!is_much_longer(announced, most), "{most}: {shown} {unit}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::plan::cases::{
     MicrobenchmarkCase, cases, first_pass, has_passes, instance_count, interleaved_sets,
     keeps_copy, segments, slice_length, training_case,
 };
-use crate::plan::elapsed::{CaseLeft, Costs, TimeEstimate, TimeRange, time_left};
+use crate::plan::elapsed::{CaseLeft, Costs, TimeEstimate, TimeRange, is_off, time_left};
 use crate::record::Phase;
 use crate::session::Session;
 use crate::session::progress::{InterimEstimate, RunEvent};
@@ -48,9 +48,7 @@ impl Session<'_> {
         self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)?;
         self.check_statements(&mut instances)?;
         self.starts.add(clock::monotonic() - starting, 1);
-        let elapsed = clock::monotonic() - self.loading_began;
-        let why = format!("loading and the first start took {elapsed}");
-        self.report_left(&cases(self.experiment), &why, TimeRange::is_far_from);
+        self.report_left(&cases(self.experiment), true);
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
         let states = self.store_state_snapshots(&mut instances, "at the start of the session")?;
@@ -182,11 +180,7 @@ impl Session<'_> {
                     }
                 }
                 self.store_elapsed()?;
-                let why = "the run takes longer than was estimated";
-                if self.report_left(all, why, TimeRange::certainly_exceeds) {
-                    // Once.
-                    self.planned = None;
-                }
+                self.report_left(all, false);
             }
             let restarts = self.recorder.restarts() - restarts;
             if restarts > 0 {
@@ -331,24 +325,21 @@ impl Session<'_> {
         time_left(experiment, all, start, left, |index| relative_time(histories, index))
     }
 
-    /// Reports the time that is left, and returns true, if the estimate by what was measured so far `is_off` the reported
-    /// one.
-    fn report_left(
-        &mut self,
-        all: &[MicrobenchmarkCase],
-        why: &str,
-        is_off: fn(TimeRange, TimeRange) -> bool,
-    ) -> bool {
-        let Some(reported) = self.planned else { return false };
-        let left = self.time_left(all, &[]);
-        let loading = TimeRange::exactly(clock::monotonic() - self.loading_began);
-        let now = TimeEstimate { loading, ..left };
-        let is_off = left.total() != TimeRange::default() && is_off(now.total(), reported.total());
-        if is_off {
-            self.planned = Some(now);
-            self.recorder.report(RunEvent::Planned(format!("{why}; left in all: {left}")));
+    /// Reports the time that is left if the announced time was far off: after the first start in either direction, later
+    /// once, if the run certainly takes longer.
+    fn report_left(&mut self, all: &[MicrobenchmarkCase], is_first_start: bool) {
+        let Some(announced) = self.planned else { return };
+        let (left, elapsed) = (self.time_left(all, &[]), clock::monotonic() - self.loading_began);
+        let now = left.total() + TimeRange::exactly(elapsed);
+        if now.least == elapsed || !is_off(announced, now, is_first_start) {
+            return;
         }
-        is_off
+        self.planned = is_first_start.then_some(now.most);
+        let why = match is_first_start {
+            true => format!("loading and the first start took {elapsed}"),
+            false => "the run takes longer than was estimated".to_owned(),
+        };
+        self.recorder.report(RunEvent::Planned(format!("{why}; left in all: {left}")));
     }
 }
 

@@ -31,7 +31,7 @@ use crate::measure::profile::warnings_of_existing;
 use crate::options::Options;
 use crate::plan::RunPlan;
 use crate::plan::cases::cases;
-use crate::plan::elapsed::{Costs, TimeEstimate};
+use crate::plan::elapsed::Costs;
 use crate::plan::inserts::InsertTimes;
 use crate::plan::script_data;
 use crate::record::{Phase, Recorder, candidate_record};
@@ -152,8 +152,8 @@ struct Session<'a> {
     /// Whether a later session can continue with the data of this one.
     keeps_data: bool,
     started: Nanos,
-    /// How long the session takes by the last reported estimate; `None` if this is unknown, or was reported to be longer.
-    planned: Option<TimeEstimate>,
+    /// The upper end of the announced time; `None` if there is none, or if it was reported that the run takes longer.
+    planned: Option<Nanos>,
     /// How many times as long starts and loading take at most because of what others run on this machine, by an estimate.
     contention: f64,
     /// When all builds were there and loading began.
@@ -270,9 +270,10 @@ impl<'a> Session<'a> {
         } else {
             RunPlan::of(experiment).time
         };
-        self.planned = planned.map(|time| time.under_load(self.contention));
+        let planned = planned.map(|time| time.under_load(self.contention));
+        self.planned = planned.map(|time| time.total().most);
         let inserts = inserts.map(|times| times.under_load(self.contention).to_string());
-        if let Some(planned) = inserts.or_else(|| Some(self.planned?.to_string())) {
+        if let Some(planned) = inserts.or_else(|| Some(planned?.to_string())) {
             self.recorder.report(RunEvent::Planned(planned));
         }
     }
