@@ -3,7 +3,7 @@
 //! Compiled programs for all distributions expect libraries that newer ones have under another name or not at all.
 //! They may be in the release, where the loader does not search for them; else they come from a suite of Debian.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -17,7 +17,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use super::debian::UNPACK;
 use super::loader::{PATCHELF, interpreter};
-use crate::apt::{Apt, GET, Lists};
+use crate::apt::{Apt, DPKG, GET, Lists};
 use crate::command::network_command;
 use crate::error::io_error;
 use crate::fetching::Fetching;
@@ -53,17 +53,22 @@ pub(super) fn complete(
         if names.is_empty() {
             break;
         }
+        let mut others = Vec::new();
         for name in names {
             if !tried.insert(name.clone()) {
                 return Err(lacking(fetching, &name));
             }
-            let found = folder_with(tree, &name).map_err(io_error("searching", tree))?;
-            if let Some(folder) = found {
+            if let Some(folder) = folder_with(tree, &name).map_err(io_error("searching", tree))? {
                 folders.insert(folder);
             } else {
-                packages.push(fetch(fetching, cache, &name, &tree.join(FROM_DEBIAN))?);
-                folders.insert(tree.join(FROM_DEBIAN));
+                others.push(name);
             }
+        }
+        let suites = by_suite(&others).map_err(|name| lacking(fetching, name))?;
+        for (suite, libraries) in suites {
+            let into = tree.join(FROM_DEBIAN);
+            packages.extend(fetch(fetching, cache, suite, &libraries, &into)?);
+            folders.insert(into);
         }
     }
     if missing(&linked, &BTreeSet::new()).is_empty() {
@@ -76,6 +81,19 @@ pub(super) fn complete(
         None => Ok(packages),
         Some(name) => Err(lacking(fetching, name)),
     }
+}
+
+/// The missing libraries of each suite of Debian, with their packages. The error is the first that Debian does not have.
+fn by_suite(
+    names: &[String],
+) -> Result<BTreeMap<&'static str, BTreeMap<&'static str, &'static str>>, &String> {
+    let mut suites: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for name in names {
+        let known = IN_DEBIAN.into_iter().find(|(library, ..)| library == name);
+        let (library, package, suite) = known.ok_or(name)?;
+        suites.entry(suite).or_default().insert(library, package);
+    }
+    Ok(suites)
 }
 
 fn lacking(fetching: &Fetching<'_>, name: &str) -> BuildError {
@@ -180,37 +198,53 @@ fn folder_with(tree: &Path, name: &str) -> io::Result<Option<PathBuf>> {
     Ok(Some(folder.to_owned()))
 }
 
-/// Copies a library from its package of Debian into a directory. Returns the package.
+/// Copies libraries from their packages in a suite of Debian into a directory. Returns the packages.
 fn fetch(
     fetching: &Fetching<'_>,
     cache: &Cache,
-    name: &str,
+    suite: &str,
+    libraries: &BTreeMap<&str, &str>,
     into: &Path,
-) -> Result<ReleaseFile, BuildError> {
-    let known = IN_DEBIAN.iter().find(|(library, ..)| *library == name);
-    let known = known.filter(|_| [GET, UNPACK].iter().all(|tool| tool.is_installed()));
-    let Some(&(_, package, suite)) = known else { return Err(lacking(fetching, name)) };
-    (fetching.report)(format!("fetching {name}, which this machine does not have"));
+) -> Result<Vec<ReleaseFile>, BuildError> {
+    if !GET.is_installed()
+        && let Some(name) = libraries.keys().next()
+    {
+        return Err(lacking(fetching, name));
+    }
+    let names = libraries.keys().copied().collect::<Vec<_>>().join(", ");
+    if let Some(tool) = [DPKG, UNPACK, PATCHELF].iter().find(|tool| !tool.is_installed()) {
+        return Err(tool.missing(format!("fetching {names}")));
+    }
+    (fetching.report)(format!("fetching {names}, which this machine does not have"));
     let lists = Lists::Packages;
     let _lists = fetching.lock_lists(cache, &lists.name(suite), &format!("packages of {suite}"))?;
     let apt = Apt::prepare(fetching, lists, suite, &cache.root().join("apt"))?;
-    let folder = fetching.part.join(format!("with-{name}"));
+    let folder = fetching.part.join(format!("with-{names}"));
     fs::create_dir(&folder).map_err(io_error("creating", &folder))?;
-    let doing = "downloading a library";
-    apt.run(GET, doing, &folder, &["--quiet=2", "download", package])?;
-    let Some(file) = listed(&folder).next() else { return Err(lacking(fetching, name)) };
-    let args = ["--extract", &file.to_string_lossy(), "inside"];
-    fetching.run(UNPACK, "unpacking a library", &folder, &args)?;
+    let packages: BTreeSet<&str> = libraries.values().copied().collect();
+    let args: Vec<&str> = ["--quiet=2", "download"].into_iter().chain(packages).collect();
+    apt.run(GET, "downloading libraries", &folder, &args)?;
+    let is_package = |file: &PathBuf| file.extension().is_some_and(|end| end == "deb");
+    let mut files: Vec<PathBuf> = listed(&folder).filter(is_package).collect();
+    files.sort();
     let inside = folder.join("inside");
-    let found = folder_with(&inside, name).map_err(io_error("searching", &inside))?;
-    let library = found.ok_or_else(|| lacking(fetching, name))?.join(name);
-    fs::create_dir_all(into)
-        .and_then(|()| fs::copy(&library, into.join(name)))
-        .map_err(io_error("copying", &library))?;
-    let sha256 = Sha256::of_file(&file).map_err(io_error("reading", &file))?.to_string();
-    let file_name = file.file_name().unwrap_or_default().to_string_lossy();
-    let version = file_name.split('_').nth(1).unwrap_or_default().replace("%3a", ":");
-    Ok(ReleaseFile { name: package.to_owned(), version, sha256 })
+    let mut fetched = Vec::new();
+    for file in files {
+        let args = ["--extract", &file.to_string_lossy(), "inside"];
+        fetching.run(UNPACK, "unpacking libraries", &folder, &args)?;
+        let sha256 = Sha256::of_file(&file).map_err(io_error("reading", &file))?.to_string();
+        let file_name = file.file_name().unwrap_or_default().to_string_lossy();
+        let mut parts = file_name.split('_').map(|part| part.replace("%3a", ":"));
+        let (name, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        fetched.push(ReleaseFile { name, version, sha256 });
+    }
+    fs::create_dir_all(into).map_err(io_error("creating", into))?;
+    for name in libraries.keys() {
+        let found = folder_with(&inside, name).map_err(io_error("searching", &inside))?;
+        let library = found.ok_or_else(|| lacking(fetching, name))?.join(name);
+        fs::copy(&library, into.join(name)).map_err(io_error("copying", &library))?;
+    }
+    Ok(fetched)
 }
 
 /// Adds directories of a tree to those in which a program searches for libraries, relative to the program: copies on
@@ -258,6 +292,19 @@ mod tests {
             let text = String::from_utf8_lossy(text);
             assert!(not_found(&text).all(|name| !name.contains('/')));
         });
+    }
+
+    #[test]
+    fn missing_libraries_of_a_suite_are_fetched_together() {
+        let names = ["libaio.so.1", "libcrypto.so.1.1", "libnuma.so.1", "libssl.so.1.1"];
+        let mut names = names.map(str::to_owned).to_vec();
+        let suites = by_suite(&names).unwrap();
+        let bookworm = [("libaio.so.1", "libaio1"), ("libnuma.so.1", "libnuma1")];
+        let bullseye = [("libcrypto.so.1.1", "libssl1.1"), ("libssl.so.1.1", "libssl1.1")];
+        let expected = [("bookworm", bookworm.into()), ("bullseye", bullseye.into())];
+        assert_eq!(suites, expected.into());
+        names.push("libunknown.so.1".to_owned());
+        assert_eq!(by_suite(&names).unwrap_err(), "libunknown.so.1");
     }
 
     #[test]
