@@ -35,7 +35,7 @@ pub(super) static RECIPE: Recipe = Recipe {
         &["mariadb-plugin-rocksdb"],
     ],
     programs: &["mariadbd", "mysqld"],
-    helpers: Some(mysql::HELPERS),
+    helpers: mysql::HELPERS,
 };
 
 fn version(folder: &Path) -> Result<String, String> {

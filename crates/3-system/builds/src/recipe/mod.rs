@@ -165,9 +165,8 @@ pub(crate) struct Recipe {
     pub(crate) packages: &'static [&'static [&'static str]],
     /// Names of the server program in releases, the preferred one first.
     pub(crate) programs: &'static [&'static str],
-    /// The programs in `usr/bin` that create the server's data; `None` if these are all programs
-    /// beside the server.
-    pub(crate) helpers: Option<&'static [&'static str]>,
+    /// The programs in `usr/bin` or beside the server that create its data.
+    pub(crate) helpers: &'static [&'static str],
 }
 
 impl System {

@@ -42,7 +42,7 @@ pub(super) static RECIPE: Recipe = Recipe {
     needs,
     packages: &[&["mysql-server-core", "mysql-server-core-8.0"]],
     programs: &["mysqld"],
-    helpers: Some(HELPERS),
+    helpers: HELPERS,
 };
 
 /// Programs that the scripts which create a data directory call.

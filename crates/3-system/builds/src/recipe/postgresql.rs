@@ -30,7 +30,7 @@ pub(super) static RECIPE: Recipe = Recipe {
     needs,
     packages: &[&["postgresql"]],
     programs: &["postgres"],
-    helpers: None,
+    helpers: &["initdb"],
 };
 
 fn version(folder: &Path) -> Result<String, String> {

@@ -27,7 +27,7 @@ pub(super) static RECIPE: Recipe = Recipe {
     needs: |_| Vec::new(),
     packages: &[],
     programs: &[],
-    helpers: Some(&[]),
+    helpers: &[],
 };
 
 fn version(folder: &Path) -> Result<String, String> {

