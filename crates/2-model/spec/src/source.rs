@@ -8,7 +8,7 @@ use dbdyno_document::{Problem, Spanned, Table, did_you_mean, nearest};
 use dbdyno_types::build::SourceOrigin;
 use dbdyno_types::server::ServerSystem;
 use dbdyno_types::{
-    MavenArtifact, NpmPackage, PACKAGINGS, PublishedRelease, ReleaseOrigin, SUITES, suites,
+    MavenArtifact, NpmPackage, PACKAGINGS, PublishedRelease, ReleaseOrigin, SUITES, Sha256, suites,
 };
 
 /// The keys of a location, of which exactly one must be set.
@@ -61,7 +61,7 @@ fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
 
 /// Reads `tarball` and `sha256`: the location of an archive of a source or release, and its checksum,
 /// which a download must have.
-fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<String>)> {
+fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<Sha256>)> {
     // All keys are read before a problem is reported: others would be unknown.
     let (location, sha256) = (word(table, "tarball"), read_sha256(table));
     let location = location?;
@@ -82,16 +82,17 @@ fn read_archive(table: &mut Table<'_>, of: &str) -> Option<(String, Option<Strin
 }
 
 /// Reads `sha256`, which may be missing; the outer `None` after a problem.
-fn read_sha256(table: &mut Table<'_>) -> Option<Option<String>> {
+fn read_sha256(table: &mut Table<'_>) -> Option<Option<Sha256>> {
     if !table.has("sha256") {
         return Some(None);
     }
     let sha256 = table.string("sha256")?;
-    if !(sha256.value.len() == 64 && sha256.value.bytes().all(is_hexadecimal)) {
+    let Ok(checksum) = sha256.value.parse::<Sha256>() else {
+        let message = format!("invalid `sha256` `{}`", sha256.value);
         let help = "it must have 64 digits from 0 to 9 and a to f";
-        return table.reject(sha256.span, "invalid `sha256`", help);
-    }
-    Some(Some(sha256.value.to_owned()))
+        return table.reject(sha256.span, message, help);
+    };
+    Some(Some(checksum))
 }
 
 fn read_git(table: &mut Table<'_>) -> Option<SourceOrigin> {
@@ -205,10 +206,6 @@ fn whole_path(table: &Table<'_>, path: Spanned<&str>, of: &str) -> Option<PathBu
         format!("the path of a {of} must be absolute"),
         "write the full path, starting with /",
     )
-}
-
-fn is_hexadecimal(byte: u8) -> bool {
-    byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
 }
 
 /// The keys of a location, of which exactly one must be set.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::sha256::Sha256;
+
 /// A named set of compiler settings, independent of the system that is compiled.
 ///
 /// Presets have the names and meanings of the published studies, so that results are comparable.
@@ -486,8 +488,8 @@ pub enum SourceOrigin {
     Tarball {
         /// A URL or file path.
         location: String,
-        /// The SHA-256 of the archive, 64 hexadecimal digits; required for a URL.
-        sha256: Option<String>,
+        /// The SHA-256 of the archive; required for a URL.
+        sha256: Option<Sha256>,
     },
     /// A git repository.
     Git {

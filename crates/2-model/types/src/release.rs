@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::registry::{MavenArtifact, NpmPackage};
 use crate::server::ServerSystem;
+use crate::sha256::Sha256;
 
 /// Debian's suites with servers that can run here, the oldest first.
 pub const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "forky", "sid"];
@@ -31,20 +32,20 @@ pub enum ReleaseOrigin {
     Tarball {
         /// A URL or file path.
         location: String,
-        /// The SHA-256 of the archive, 64 hexadecimal digits; required for a URL.
-        sha256: Option<String>,
+        /// The SHA-256 of the archive; required for a URL.
+        sha256: Option<Sha256>,
     },
     /// An artifact of a Maven repository, unpacked into the cache.
     Maven {
         artifact: Box<MavenArtifact>,
         /// The SHA-256 that it must have; `None` for the checksum that the repository publishes.
-        sha256: Option<String>,
+        sha256: Option<Sha256>,
     },
     /// A package of an npm registry, unpacked into the cache.
     Npm {
         package: NpmPackage,
         /// The SHA-256 that it must have; `None` for the checksum that the registry publishes.
-        sha256: Option<String>,
+        sha256: Option<Sha256>,
     },
 }
 

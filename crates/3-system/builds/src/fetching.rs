@@ -240,10 +240,10 @@ pub(crate) const ARCHIVE_TOOLS: [Tool; 2] = [CURL, TAR];
 pub(crate) fn unpack_archive(
     fetching: &Fetching<'_>,
     location: &str,
-    expected: Option<&str>,
+    expected: Option<Sha256>,
     cache: &Cache,
 ) -> Result<(PathBuf, Sha256), BuildError> {
-    let expected = read_sha256(fetching, expected)?;
+    let expected = expected.map(Checksum::from);
     let inside = fetching.part.join("inside");
     let sha256 = if is_url(location) {
         let Some(checksum) = &expected else {
@@ -267,18 +267,6 @@ pub(crate) fn unpack_archive(
     Ok((only_folder(&inside), sha256))
 }
 
-/// The checksum that an experiment names.
-pub(crate) fn read_sha256(
-    fetching: &Fetching<'_>,
-    named: Option<&str>,
-) -> Result<Option<Checksum>, BuildError> {
-    let read = named.map(str::parse::<Sha256>).transpose().map_err(|_| {
-        let reason = "`sha256` is not a SHA-256 checksum";
-        fetching.failed("checking it", reason, "it has 64 hexadecimal digits")
-    })?;
-    Ok(read.map(Checksum::from))
-}
-
 /// Copies a local archive to `part`: whoever can change it could do so between its check and its use.
 fn copy_archive(location: &Path, part: &Path) -> Result<PathBuf, BuildError> {
     let copy = part.join("archive");
@@ -292,7 +280,7 @@ fn copy_archive(location: &Path, part: &Path) -> Result<PathBuf, BuildError> {
 /// an expected checksum may have been replaced; one that does not exist any more has not.
 pub(crate) fn check_archive(
     location: &str,
-    expected: Option<&str>,
+    expected: Option<Sha256>,
     unpacked: &str,
 ) -> Result<(), String> {
     if is_url(location) || expected.is_some() {

@@ -8,7 +8,7 @@ use dbdyno_spec::experiment::{
 use dbdyno_types::server::{
     Address, Durability, ServerSystem, SettingDefaults, StatementMode, StorageEngine, Target, Tls,
 };
-use dbdyno_types::{MavenArtifact, NpmPackage, ReleaseOrigin};
+use dbdyno_types::{MavenArtifact, NpmPackage, ReleaseOrigin, Sha256};
 use dbdyno_units::{Nanos, Share};
 
 use super::{parsed, shown};
@@ -378,13 +378,13 @@ fn stored_experiment_is_read_unchanged() {
 fn releases_are_read() {
     let release =
         |value: &str| private("", &format!("system = 'mysql'\nrelease = {value}")).release;
-    let sha256 = "0".repeat(64);
+    let sha256 = Sha256::of(b"archive");
     let named = ReleaseOrigin::Installed { name: "8.0.37".to_owned() };
     assert_eq!(release("'8.0.37'"), Some(named));
     let sid = ReleaseOrigin::Debian { suite: "sid".to_owned() };
     assert_eq!(release("{ debian = 'sid' }"), Some(sid));
     let location = "https://x/mysql.tar.xz".to_owned();
-    let archive = ReleaseOrigin::Tarball { location, sha256: Some(sha256.clone()) };
+    let archive = ReleaseOrigin::Tarball { location, sha256: Some(sha256) };
     let value = format!("{{ tarball = 'https://x/mysql.tar.xz', sha256 = '{sha256}' }}");
     assert_eq!(release(&value), Some(archive));
     // Another mirror may have it.
@@ -400,7 +400,7 @@ fn releases_are_read() {
         matches!(&known, ReleaseOrigin::Maven { artifact: of, sha256: Some(_) } if **of == artifact)
     );
     let package = NpmPackage::parse("@scope/name@1.2.3").unwrap();
-    let npm = ReleaseOrigin::Npm { package, sha256: Some(sha256.clone()) };
+    let npm = ReleaseOrigin::Npm { package, sha256: Some(sha256) };
     let value = format!("{{ npm = '@scope/name@1.2.3', sha256 = '{sha256}' }}");
     assert_eq!(release(&value), Some(npm));
     // It replaces the program of the section.
@@ -432,7 +432,7 @@ fn problems_of_releases_have_help() {
         ("release = {}", "set exactly one of debian, tarball, maven, npm"),
         ("release = { maven = 'a:b' }", "`a:b` is no artifact of Maven"),
         ("release = { maven = 'a:b:1', type = 'jarr' }", "did you mean `jar`?"),
-        ("release = { maven = 'a:b:1', sha256 = 'x' }", "invalid `sha256`"),
+        ("release = { maven = 'a:b:1', sha256 = 'x' }", "invalid `sha256` `x`"),
         ("release = { npm = 'a@latest' }", "no tag and no range"),
         ("release = { debian = 'Sid' }", "invalid Debian name `Sid`"),
         ("release = { debian = 'sidd' }", "unknown suite `sidd`"),

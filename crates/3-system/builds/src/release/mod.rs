@@ -90,7 +90,7 @@ impl Known {
         }
         match (origin, &self.files[..]) {
             (ReleaseOrigin::Tarball { location, sha256 }, [archive, ..]) => {
-                fetching::check_archive(location, sha256.as_deref(), &archive.sha256)
+                fetching::check_archive(location, *sha256, &archive.sha256)
             }
             _ => Ok(()),
         }
@@ -189,7 +189,7 @@ impl Releases {
             }
             ReleaseOrigin::Tarball { location, sha256 } => {
                 let (inside, sha256) =
-                    fetching::unpack_archive(fetching, location, sha256.as_deref(), &self.cache)?;
+                    fetching::unpack_archive(fetching, location, *sha256, &self.cache)?;
                 discard_permissions(&inside)
                     .map_err(io_error("setting permissions in", &inside))?;
                 let program = server_program(system, &inside).ok_or_else(|| {

@@ -341,7 +341,7 @@ impl Sources {
             }
             match origin {
                 SourceOrigin::Tarball { location, sha256 } => {
-                    check_archive(location, sha256.as_deref(), &known.sha256.to_string())
+                    check_archive(location, *sha256, &known.sha256.to_string())
                 }
                 _ => Ok(()),
             }
@@ -377,8 +377,7 @@ impl Sources {
     ) -> Result<(PathBuf, Sha256, Option<String>), BuildError> {
         match origin {
             SourceOrigin::Tarball { location, sha256 } => {
-                let (inside, sha256) =
-                    unpack_archive(fetching, location, sha256.as_deref(), &self.cache)?;
+                let (inside, sha256) = unpack_archive(fetching, location, *sha256, &self.cache)?;
                 Ok((inside, sha256, None))
             }
             SourceOrigin::Git { url, revision } => {

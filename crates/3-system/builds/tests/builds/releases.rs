@@ -44,12 +44,12 @@ impl Bench {
         self.dir.path().join("release.tar.gz")
     }
 
-    fn origin(&self, sha256: Option<String>) -> ReleaseOrigin {
+    fn origin(&self, sha256: Option<Sha256>) -> ReleaseOrigin {
         let location = self.archive().to_string_lossy().into_owned();
         ReleaseOrigin::Tarball { location, sha256 }
     }
 
-    fn obtain(&self, system: System, sha256: Option<String>) -> Result<Release, BuildError> {
+    fn obtain(&self, system: System, sha256: Option<Sha256>) -> Result<Release, BuildError> {
         self.releases.obtain(system, &self.origin(sha256), &|_| {})
     }
 }
@@ -57,15 +57,15 @@ impl Bench {
 #[test]
 fn archive_is_unpacked_once_and_removed_by_name() {
     let bench = Bench::new();
-    let sha256 = Sha256::of_file(&bench.archive()).unwrap().to_string();
-    let origin = bench.origin(Some(sha256.clone()));
+    let sha256 = Sha256::of_file(&bench.archive()).unwrap();
+    let origin = bench.origin(Some(sha256));
     assert!(bench.releases.cached(System::MySql, &origin).unwrap().is_none());
-    let release = bench.obtain(System::MySql, Some(sha256.clone())).unwrap();
+    let release = bench.obtain(System::MySql, Some(sha256)).unwrap();
     assert_eq!(fs::metadata(release.program()).unwrap().permissions().mode() & 0o7777, 0o755);
     assert_eq!(release.files().len(), 1);
     assert_eq!(
-        (release.files()[0].name.as_str(), &release.files()[0].sha256),
-        ("release.tar.gz", &sha256)
+        (release.files()[0].name.as_str(), release.files()[0].sha256.clone()),
+        ("release.tar.gz", sha256.to_string())
     );
 
     // The archive is not needed any more.
@@ -157,7 +157,7 @@ fn programs_of_an_archive_find_its_libraries() {
 #[test]
 fn unsuitable_archive_is_explained() {
     let bench = Bench::new();
-    let error = bench.obtain(System::MySql, Some("0".repeat(64))).unwrap_err().to_string();
+    let error = bench.obtain(System::MySql, Some(Sha256::of(b"another"))).unwrap_err().to_string();
     assert!(error.contains("checking it failed for the release of MySQL"), "{error}");
     assert!(error.contains("compare with what its makers publish"), "{error}");
     let error = bench.obtain(System::PostgreSql, None).unwrap_err().to_string();

@@ -108,10 +108,8 @@ fn directory_is_used_in_place() {
 fn archive_is_verified_unpacked_and_cached() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
-    let origin = SourceOrigin::Tarball {
-        location: format!("file://{location}"),
-        sha256: Some(sha256.to_string()),
-    };
+    let origin =
+        SourceOrigin::Tarball { location: format!("file://{location}"), sha256: Some(sha256) };
     let source = bench.obtain(&origin).unwrap();
     assert_eq!((source.version(), *source.sha256()), ("99.1", sha256));
     assert!(bench.text(&source).contains("int a(void)"));
@@ -157,10 +155,8 @@ fn source_without_its_description_is_unpacked_again() {
 fn source_in_use_is_kept_and_removed_one_is_fetched_again() {
     let bench = Bench::new();
     let (location, sha256) = bench.tarball();
-    let origin = SourceOrigin::Tarball {
-        location: format!("file://{location}"),
-        sha256: Some(sha256.to_string()),
-    };
+    let origin =
+        SourceOrigin::Tarball { location: format!("file://{location}"), sha256: Some(sha256) };
     let (first, second) = (bench.obtain(&origin).unwrap(), bench.obtain(&origin).unwrap());
     let folder = first.unpack(&bench.cache()).unwrap();
     let cache = bench.cache();
@@ -185,7 +181,7 @@ fn archive_with_wrong_checksum_is_rejected() {
     let (location, sha256) = bench.tarball();
     let expected = Sha256::of(b"another");
     for location in [location.clone(), format!("file://{location}")] {
-        let origin = SourceOrigin::Tarball { location, sha256: Some(expected.to_string()) };
+        let origin = SourceOrigin::Tarball { location, sha256: Some(expected) };
         let error = bench.obtain(&origin).unwrap_err().to_string();
         assert!(error.contains(&format!("its checksum is {sha256}, and {expected} was expected")));
     }
@@ -211,7 +207,7 @@ fn archive_that_is_exchanged_after_its_check_is_not_unpacked() {
         rustix::io::read(&events, &mut [0_u8; 4096]).unwrap();
         fs::rename(&evil, target).unwrap();
     });
-    let origin = SourceOrigin::Tarball { location, sha256: Some(sha256.to_string()) };
+    let origin = SourceOrigin::Tarball { location, sha256: Some(sha256) };
     let source = bench.obtain(&origin).unwrap();
     attacker.join().unwrap();
     assert!(bench.text(&source).contains("int a(void)"));
@@ -222,7 +218,7 @@ fn unreachable_server_error_has_advice() {
     let bench = Bench::new();
     // No server listens on this port.
     let location = "http://127.0.0.1:1/source.tar.gz".to_owned();
-    let origin = SourceOrigin::Tarball { location, sha256: Some(Sha256::of(b"x").to_string()) };
+    let origin = SourceOrigin::Tarball { location, sha256: Some(Sha256::of(b"x")) };
     let error = bench.obtain(&origin).unwrap_err().to_string();
     assert!(error.contains("downloading it failed for the source of PostgreSQL"), "{error}");
     assert!(error.contains("no network connection?"), "{error}");
@@ -256,7 +252,7 @@ fn interrupted_download_from_server_without_ranges_is_repeated() {
             let _ = client.write_all(head.as_bytes()).and_then(|()| client.write_all(&content));
         }
     });
-    let origin = SourceOrigin::Tarball { location: url, sha256: Some(sha256.to_string()) };
+    let origin = SourceOrigin::Tarball { location: url, sha256: Some(sha256) };
     assert!(bench.text(&bench.obtain(&origin).unwrap()).contains("int a(void)"));
     assert!(!downloads.join(format!("{sha256}.part")).exists());
 }

@@ -17,7 +17,7 @@ use super::{loader, server_program};
 use crate::archive::{self, TAR};
 use crate::download::{Access, CURL, Checksum, Download};
 use crate::error::io_error;
-use crate::fetching::{Fetching, Tool, read_sha256};
+use crate::fetching::{Fetching, Tool};
 use crate::store::{listed, remove};
 use crate::{BuildError, Cache, System, trusted_tree};
 
@@ -44,10 +44,10 @@ pub(super) fn fetch(
 ) -> Result<(PathBuf, PathBuf, ReleaseFile), BuildError> {
     let Remote { url, access, checksum, name, version } = match origin {
         ReleaseOrigin::Maven { artifact, sha256 } => {
-            maven::locate(fetching, artifact, read_sha256(fetching, sha256.as_deref())?)?
+            maven::locate(fetching, artifact, sha256.map(Checksum::from))?
         }
         ReleaseOrigin::Npm { package, sha256 } => {
-            npm::locate(fetching, package, read_sha256(fetching, sha256.as_deref())?)?
+            npm::locate(fetching, package, sha256.map(Checksum::from))?
         }
         _ => unreachable!("it is of no registry"),
     };
