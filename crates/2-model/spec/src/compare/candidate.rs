@@ -242,7 +242,7 @@ impl<'w> Reader<'w, '_> {
         found
     }
 
-    /// Where a release is from: a suite of Debian; one that is installed, or of its series, such as `8.0`; a
+    /// Where a release is from: a suite of Debian; one with a published name; one that is installed, or of its series, such as `8.0`; a
     /// version that a registry has; the suite with this version, such as `10.5`; or the newest of a series that a
     /// registry has.
     fn release(
@@ -259,6 +259,10 @@ impl<'w> Reader<'w, '_> {
         let suites = suites(system);
         if let Some(suite) = suites.iter().find(|suite| **suite == name) {
             return Some(ReleaseFrom::Suite(suite));
+        }
+        // Also if a directory has this name: the text of the experiment means the published one.
+        if let Some(published) = PublishedRelease::by_name(system, name) {
+            return Some(ReleaseFrom::Published(published.version));
         }
         let found = installed(system);
         let is_named = |one: &String| {

@@ -111,7 +111,7 @@ fn option_file_is_named_from_the_current_directory() {
 fn installed(system: ServerSystem) -> Vec<String> {
     let names: &[&str] = match system {
         ServerSystem::PostgreSql => &["15", "18"],
-        ServerSystem::MySql => &["8.0.37", "8.4.5-linux-glibc2.28-x86_64"],
+        ServerSystem::MySql => &["8.0.37", "8.4.5-linux-glibc2.28-x86_64", "mysql-8.0.33"],
         ServerSystem::MariaDb => &[],
     };
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -418,6 +418,9 @@ fn release_is_found_by_the_version_that_a_registry_has() {
         let published = PublishedRelease::by_name(system, names_of[index]).unwrap();
         assert_eq!(server(&experiment, index).release, Some(published.origin));
     }
+    // An installed one has this name, too: as in experiments, the published one is meant.
+    let same_name = valid("mysql@mysql-8.0.33");
+    assert_eq!(server(&same_name, 0).release, server(&experiment, 0).release);
 }
 
 #[test]

@@ -256,6 +256,19 @@ pub fn installed_releases(system: ServerSystem) -> Vec<InstalledRelease> {
     all
 }
 
+/// An installed release in a directory with this name, such as `/opt/mysql-8.0.33`, or one that continues it after a dot
+/// or hyphen.
+pub fn release_in_directory(system: ServerSystem, name: &str) -> Option<InstalledRelease> {
+    let all = releases_in(system, &places(system, &Roots::of_this_machine()));
+    all.into_iter().find(|release| is_in_directory(release, name))
+}
+
+fn is_in_directory(release: &InstalledRelease, name: &str) -> bool {
+    let folder = release.program.ancestors().nth(2).and_then(Path::file_name);
+    let rest = folder.and_then(OsStr::to_str).and_then(|folder| folder.strip_prefix(name));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+}
+
 /// The release with this name, or the newest one of this series.
 fn named<'a>(all: &'a [InstalledRelease], name: &str) -> Option<&'a InstalledRelease> {
     let exact = all.iter().find(|release| release.name == name);
@@ -527,6 +540,11 @@ mod tests {
         };
         assert_eq!(names(ServerSystem::MySql), ["8.0.37", "8.4.0"]);
         assert_eq!(releases(ServerSystem::MySql)[0].program, own);
+        let in_directory = |name| {
+            let all = releases(ServerSystem::MySql);
+            all.iter().filter(|release| is_in_directory(release, name)).count()
+        };
+        assert_eq!(["mysql-8.4.0", "mysql-8.4", "mysql-8.0.37"].map(in_directory), [1, 1, 0]);
         assert_eq!(names(ServerSystem::MariaDb), ["10.11.6", "11.4"]);
         assert_eq!(names(ServerSystem::PostgreSql), ["16", "17"]);
     }

@@ -30,7 +30,9 @@ mod user;
 
 pub use access::{Network, ServerAccess};
 pub use error::ServerError;
-pub use installation::{Installation, InstalledRelease, installed_releases, server_user};
+pub use installation::{
+    Installation, InstalledRelease, installed_releases, release_in_directory, server_user,
+};
 pub use launcher::says_disk_full;
 pub use lifecycle::{Server, initialise};
 pub use plan::{DataShape, DiskEstimate, PROPERTIES, Property, ServerPlan, check_settings};

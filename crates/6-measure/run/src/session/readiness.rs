@@ -26,7 +26,7 @@ use crate::instance::opening::access_of;
 use crate::measure::profile::warning_of_permission;
 use crate::options::WorkerProgram;
 use crate::session::in_force;
-use crate::session::start::same_servers;
+use crate::session::start::{same_servers, unused_releases};
 
 /// What a run needs of this machine and of existing servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,6 +105,7 @@ impl Readiness {
         }
         let all = experiment.candidates.len();
         readiness.warn(same_servers(experiment));
+        readiness.warn(unused_releases(experiment));
         readiness.warn(warning_of_permission(experiment).into_iter().collect());
         // Settings of compiled and existing servers are compared in a run only.
         if resolved.len() == all {

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use dbdyno_engines::server::release_in_directory;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_machine::{HostFacts, Needs, Severity, check, check_disk, clock};
 use dbdyno_results::{MicrobenchmarkRecord, NewRun, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
+use dbdyno_types::PublishedRelease;
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::{Microbenchmark, Throughput};
 
@@ -131,6 +133,7 @@ fn warnings(experiment: &Experiment, facts: &HostFacts, run: &Path) -> Vec<Warni
         .filter(|finding| finding.severity == Severity::Warning)
         .map(|finding| Warning { what: finding.what, advice: finding.advice.unwrap_or_default() })
         .chain(same_servers(experiment))
+        .chain(unused_releases(experiment))
         .chain(warning_of_permission(experiment))
         .collect()
 }
@@ -161,6 +164,23 @@ pub(super) fn same_servers(experiment: &Experiment) -> Vec<Warning> {
     }
     };
     experiment.candidates.iter().filter(is_same).map(warning).collect()
+}
+
+/// A warning for each release that is fetched by its name, although one is installed in a directory with this name.
+pub(super) fn unused_releases(experiment: &Experiment) -> Vec<Warning> {
+    let warning = |one: &Candidate| {
+        let System::Private(server) = &one.system else { return None };
+        let origin = server.release.as_ref()?;
+        let published = PublishedRelease::all(server.system).find(|it| it.origin == *origin)?;
+        let name = published.name();
+        let unused = release_in_directory(server.system, &name)?;
+        let program = unused.program.display();
+        Some(Warning {
+            what: format!("{}: release `{name}` is {origin}; {program} is not used", one.name),
+            advice: "to use the installed one, replace `release` by `program`".to_owned(),
+        })
+    };
+    experiment.candidates.iter().filter_map(warning).collect()
 }
 
 /// The initial content of a run directory.

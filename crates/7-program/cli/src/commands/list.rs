@@ -192,7 +192,12 @@ fn releases() -> String {
     let mut text = "Releases\n".to_owned();
     for system in ServerSystem::ALL {
         for release in installed_releases(system) {
-            let name = format!("release = \"{}\"", release.name);
+            // By this name, the published one is fetched.
+            let is_published = PublishedRelease::by_name(system, &release.name).is_some();
+            let name = match is_published {
+                true => "with `program` only".to_owned(),
+                false => format!("release = \"{}\"", release.name),
+            };
             let _ =
                 writeln!(text, "  {:<11} {name:<32} {}", system.name(), release.program.display());
         }

@@ -246,4 +246,10 @@ fn installed_releases_are_listed_and_found_by_name() {
     let found = check("8.0.99");
     assert!(found.all().contains("8.0.99/bin/mysqld"), "{found:?}");
     check("8.0.98").assert_code(1).assert_prints("MySQL has no release `8.0.98`");
+    // A published name comes before a directory, and a warning says so.
+    let same_name = test.path().join("opt/mysql/mysql-8.0.33/bin/mysqld");
+    fs::create_dir_all(same_name.parent().unwrap()).unwrap();
+    fs::copy(&program, &same_name).unwrap();
+    check("mysql-8.0.33").assert_prints("mysql-8.0.33/bin/mysqld");
+    list().assert_prints("with `program` only");
 }
