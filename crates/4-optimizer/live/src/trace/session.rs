@@ -238,7 +238,9 @@ pub(crate) struct StoppedProcess<'a> {
     leave: BlockedThreads,
     unstopped: UnstoppedThreads<'a>,
     boosts: PriorityBoosts<'a>,
-    /// When the first thread was interrupted. One that a signal stopped while others were seized stands still for longer.
+    /// When the first thread was seized. From then on, a signal stops a seized thread.
+    seized: Instant,
+    /// When the first thread was interrupted.
     pub(crate) since: Instant,
     max_pause: Duration,
 }
@@ -279,6 +281,7 @@ impl<'a> StoppedProcess<'a> {
             blocked: Vec::new(),
             leave,
             unstopped: UnstoppedThreads::of(pid, watchdog),
+            seized: Instant::now(),
             since: Instant::now(),
             max_pause,
         };
@@ -293,9 +296,10 @@ impl<'a> StoppedProcess<'a> {
             if all_stopped && new.is_empty() {
                 break;
             }
+            let seized = Instant::now();
             stopped.unstopped.seize(&new)?;
             if !all_stopped {
-                stopped.since = Instant::now();
+                (stopped.seized, stopped.since) = (seized, Instant::now());
             }
             stopped.interrupt_seized()?;
         }
@@ -398,10 +402,12 @@ impl<'a> StoppedProcess<'a> {
         Ok(())
     }
 
-    /// Resumes all threads. Returns for how long they were stopped.
+    /// Resumes all threads. Returns for how long they were stopped at most.
     pub(crate) fn release(mut self) -> Nanos {
+        let stops: Vec<_> = self.threads.iter().map(|thread| thread.stop).collect();
+        let since = stopped_since(&stops, self.seized, self.since);
         self.resume_all();
-        Nanos::from(self.since.elapsed())
+        Nanos::from(since.elapsed())
     }
 
     fn resume_all(&mut self) {
@@ -441,6 +447,12 @@ impl<'a> StoppedProcess<'a> {
     }
 }
 
+/// Since when threads may have been stopped: those that a signal stopped, maybe as soon as they were seized.
+fn stopped_since(stops: &[ThreadStop], seized: Instant, interrupted: Instant) -> Instant {
+    let by_signal = stops.iter().any(|stop| matches!(stop, ThreadStop::Signal(_)));
+    if by_signal { seized } else { interrupted }
+}
+
 /// The system call that a thread is executing.
 pub(super) fn present_call(pid: u32, tid: i32) -> Option<i64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
@@ -470,6 +482,15 @@ fn wait_for_ignored_signals(pid: u32) {
 mod tests {
     use super::*;
     use crate::watchdog::{MIN_LIMIT, watched};
+
+    #[test]
+    fn pause_counts_from_the_seizure_if_a_signal_stopped_a_thread() {
+        let seized = Instant::now();
+        let interrupted = seized + Duration::from_secs(1);
+        let since = |stops: &[ThreadStop]| stopped_since(stops, seized, interrupted);
+        assert_eq!(since(&[ThreadStop::Trap, ThreadStop::Signal(10)]), seized);
+        assert_eq!(since(&[ThreadStop::Trap, ThreadStop::Group]), interrupted);
+    }
 
     #[test]
     fn all_threads_are_interrupted_in_parts() {
