@@ -20,7 +20,7 @@ pub(crate) mod statements;
 pub(crate) mod sweep;
 pub(crate) mod waits;
 
-use dbdyno_text::{Cell, Interval, Mark, Table, Tone};
+use dbdyno_text::{Cell, Csv, Interval, Mark, Table, Tone};
 use dbdyno_units::Ratio;
 
 use crate::charts::flame::Flame;
@@ -28,7 +28,7 @@ use crate::charts::{Lane, LineChart};
 use crate::figures::{ends, plus_minus, ratio};
 
 use crate::metric::{compared, with_clients};
-use crate::model::{Estimate, Metric, MicrobenchmarkRows, Report, Role, Series, Verdict};
+use crate::model::{Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, Series, Verdict};
 
 pub(crate) type Section = dbdyno_text::Section<Chart>;
 pub(crate) type Block = dbdyno_text::Block<Chart>;
@@ -78,6 +78,24 @@ pub(crate) fn by_microbenchmark<B: Into<Block>>(
         section.note(key);
     }
     section
+}
+
+/// One line for each thing that `each` has of a microbenchmark's row, with the columns that name the row.
+pub(crate) fn csv_of_rows<'r, T: 'r, I: IntoIterator<Item = T>>(
+    report: &'r Report,
+    each: impl Fn(&'r Row) -> I,
+) -> Csv<'r, (&'r MicrobenchmarkRows, &'r Row, T)> {
+    let mut lines = Vec::new();
+    for of in &report.microbenchmarks {
+        for row in &of.rows {
+            lines.extend(each(row).into_iter().map(|one| (of, row, one)));
+        }
+    }
+    Csv::of(lines)
+        .column("microbenchmark", |(of, ..)| of.name.clone())
+        .column("clients", |(of, ..)| of.clients.to_string())
+        .column("candidate", |(_, row, _)| row.candidate.clone())
+        .column("baseline", move |_| report.baseline.clone())
 }
 
 /// The marker of a candidate.

@@ -1,10 +1,9 @@
 //! The engines' own counters that differ from the baseline's.
 
-use dbdyno_text::{Cell, Column, Csv, Row, Table};
+use dbdyno_text::{Cell, Column, Row, Table};
 
-use super::{Output, Section, by_microbenchmark, interval};
+use super::{Output, Section, by_microbenchmark, csv_of_rows, interval};
 use crate::figures::{compact, number, ratio};
-use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, RelativeCounter, Report};
 
 /// So many counters of a candidate are shown; the table in CSV has all.
@@ -80,17 +79,8 @@ fn relative(one: &RelativeCounter) -> Cell {
 }
 
 /// One line per microbenchmark, candidate and counter.
-pub(crate) fn engine_counters_csv<'r>(report: &'r Report) -> String {
-    let lines = report.microbenchmarks.iter().flat_map(|of| {
-        let of_row =
-            move |row: &'r Compared| row.engine_counters.iter().map(move |one| (of, row, one));
-        of.rows.iter().flat_map(of_row)
-    });
-    Csv::of(lines)
-        .column("microbenchmark", |(of, ..)| of.name.clone())
-        .column("clients", |(of, ..)| of.clients.to_string())
-        .column("candidate", |(_, row, _)| row.candidate.clone())
-        .column("baseline", |_| report.baseline.clone())
+pub(crate) fn engine_counters_csv(report: &Report) -> String {
+    csv_of_rows(report, |row| row.engine_counters.iter())
         .column("counter", |(.., one)| one.counter.clone())
         .column("baseline_per_query", |(.., one)| number(Some(one.baseline_per_query)))
         .column("per_query", |(.., one)| number(Some(one.per_query)))

@@ -1,10 +1,10 @@
 //! Where a candidate needs another CPU time per query than the baseline: in words, layers, functions and flame graphs.
 
 use dbdyno_profile::UNKNOWN;
-use dbdyno_text::{Cell, Column, Csv, Fact, Facts, Interval, Row, Style, Table, Text, Tone, cut};
+use dbdyno_text::{Cell, Column, Fact, Facts, Interval, Row, Style, Table, Text, Tone, cut};
 use dbdyno_units::{Share, grouped};
 
-use super::{Block, Chart, Output, Section, instructions};
+use super::{Block, Chart, Output, Section, csv_of_rows, instructions};
 use crate::assemble::profile::share_of_differences;
 use crate::charts::flame::Flame;
 use crate::figures::{number, percent, plus_minus, ratio, signed_us, size_of, tiny, us};
@@ -584,37 +584,29 @@ fn difference(size_us: f64, half_width_us: Option<f64>, is_certain: bool) -> Cel
 }
 
 /// One line per microbenchmark, candidate and layer, system call or function.
-pub(crate) fn functions_csv<'r>(report: &'r Report) -> String {
-    let lines = report.microbenchmarks.iter().flat_map(|of| {
-        let of_row = move |row: &'r Compared| {
-            let all = row.profile.iter().flat_map(|profile| {
-                let layers = profile.layers.iter().map(|one| ("layer", one));
-                let calls = profile.system_calls.iter().map(|one| ("system call", one));
-                let functions = profile.functions.iter().map(|one| ("function", one));
-                let with_callees = profile.with_callees.iter();
-                let with_callees = with_callees.map(|one| ("function with callees", one));
-                layers.chain(calls).chain(functions).chain(with_callees)
-            });
-            all.map(move |(kind, one)| (of, row, kind, one))
-        };
-        of.rows.iter().flat_map(of_row)
+pub(crate) fn functions_csv(report: &Report) -> String {
+    let lines = csv_of_rows(report, |row| {
+        row.profile.iter().flat_map(|profile| {
+            let layers = profile.layers.iter().map(|one| ("layer", one));
+            let calls = profile.system_calls.iter().map(|one| ("system call", one));
+            let functions = profile.functions.iter().map(|one| ("function", one));
+            let with_callees = profile.with_callees.iter();
+            let with_callees = with_callees.map(|one| ("function with callees", one));
+            layers.chain(calls).chain(functions).chain(with_callees)
+        })
     });
-    Csv::of(lines)
-        .column("microbenchmark", |(of, ..)| of.name.clone())
-        .column("clients", |(of, ..)| of.clients.to_string())
-        .column("candidate", |(_, row, ..)| row.candidate.clone())
-        .column("baseline", |_| report.baseline.clone())
-        .column("kind", |(_, _, kind, _)| (*kind).to_owned())
-        .column("name", |(.., one)| one.name.clone())
-        .column("baseline_us_per_query", |(.., one)| number(Some(one.baseline_us)))
-        .column("us_per_query", |(.., one)| number(Some(one.us)))
-        .column("difference_us", |(.., one)| number(Some(one.difference())))
-        .column("half_width_us", |(.., one)| number(Some(one.half_width_us)))
-        .column("certain", |(.., one)| one.certain.to_string())
-        .column("baseline_instructions_per_query", |(_, row, kind, one)| {
+    lines
+        .column("kind", |(.., (kind, _))| (*kind).to_owned())
+        .column("name", |(.., (_, one))| one.name.clone())
+        .column("baseline_us_per_query", |(.., (_, one))| number(Some(one.baseline_us)))
+        .column("us_per_query", |(.., (_, one))| number(Some(one.us)))
+        .column("difference_us", |(.., (_, one))| number(Some(one.difference())))
+        .column("half_width_us", |(.., (_, one))| number(Some(one.half_width_us)))
+        .column("certain", |(.., (_, one))| one.certain.to_string())
+        .column("baseline_instructions_per_query", |(_, row, (kind, one))| {
             number(executed(row, kind, &one.name)[1])
         })
-        .column("instructions_per_query", |(_, row, kind, one)| {
+        .column("instructions_per_query", |(_, row, (kind, one))| {
             number(executed(row, kind, &one.name)[0])
         })
         .text()

@@ -1,8 +1,8 @@
 //! Response times of a script's statements, relative to the baseline's.
 
-use dbdyno_text::{Cell, Column, Csv, Row, Table, cut, decimals};
+use dbdyno_text::{Cell, Column, Row, Table, cut, decimals};
 
-use super::{Output, Section, by_microbenchmark, interval};
+use super::{Output, Section, by_microbenchmark, csv_of_rows, interval};
 use crate::figures::{compact, micros, number, ratio};
 use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, RelativeStatement, Report, Role, Verdict};
@@ -99,16 +99,8 @@ fn relative(one: &RelativeStatement) -> Cell {
 }
 
 /// One line per script, candidate and statement.
-pub(crate) fn statements_csv<'r>(report: &'r Report) -> String {
-    let lines = report.microbenchmarks.iter().flat_map(|of| {
-        let of_row = move |row: &'r Compared| row.statements.iter().map(move |one| (of, row, one));
-        of.rows.iter().flat_map(of_row)
-    });
-    Csv::of(lines)
-        .column("microbenchmark", |(of, ..)| of.name.clone())
-        .column("clients", |(of, ..)| of.clients.to_string())
-        .column("candidate", |(_, row, _)| row.candidate.clone())
-        .column("baseline", |_| report.baseline.clone())
+pub(crate) fn statements_csv(report: &Report) -> String {
+    csv_of_rows(report, |row| row.statements.iter())
         .column("statement", |(.., one)| one.statement.clone())
         .column("executions_per_event", |(.., one)| decimals(one.executions_per_event, 6))
         .column("baseline_us", |(.., one)| number(one.baseline_us))

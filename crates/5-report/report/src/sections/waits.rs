@@ -1,9 +1,9 @@
 //! Where the time per query goes: CPU time and waits.
 
-use dbdyno_text::{Cell, Column, Csv, Row, Style, Table, Text, Tone};
+use dbdyno_text::{Cell, Column, Row, Style, Table, Text, Tone};
 use dbdyno_units::{Share, grouped};
 
-use super::{Block, Section, by_microbenchmark};
+use super::{Block, Section, by_microbenchmark, csv_of_rows};
 use crate::figures::{duration, number, percent, ratio};
 use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
@@ -155,31 +155,23 @@ fn lost(waits: &WaitsDifference) -> Option<String> {
 }
 
 /// One line per microbenchmark, candidate and part or stack.
-pub(crate) fn waits_csv<'r>(report: &'r Report) -> String {
-    let lines = report.microbenchmarks.iter().flat_map(|of| {
-        let of_row = move |row: &'r Compared| {
-            let all = row.waits.iter().flat_map(|waits| {
-                let parts = waits.parts.iter().map(|one| ("part", one));
-                let others = waits.background.iter().map(|one| ("other threads", one));
-                let stacks = waits.stacks.iter().map(|one| ("stack", one));
-                parts.chain([("total", &waits.total)]).chain(others).chain(stacks)
-            });
-            all.map(move |(kind, one)| (of, row, kind, one))
-        };
-        of.rows.iter().flat_map(of_row)
+pub(crate) fn waits_csv(report: &Report) -> String {
+    let lines = csv_of_rows(report, |row| {
+        row.waits.iter().flat_map(|waits| {
+            let parts = waits.parts.iter().map(|one| ("part", one));
+            let others = waits.background.iter().map(|one| ("other threads", one));
+            let stacks = waits.stacks.iter().map(|one| ("stack", one));
+            parts.chain([("total", &waits.total)]).chain(others).chain(stacks)
+        })
     });
-    Csv::of(lines)
-        .column("microbenchmark", |(of, ..)| of.name.clone())
-        .column("clients", |(of, ..)| of.clients.to_string())
-        .column("candidate", |(_, row, ..)| row.candidate.clone())
-        .column("baseline", |_| report.baseline.clone())
-        .column("kind", |(_, _, kind, _)| (*kind).to_owned())
-        .column("name", |(.., one)| one.name.clone())
-        .column("baseline_us_per_query", |(.., one)| number(Some(one.baseline_us)))
-        .column("us_per_query", |(.., one)| number(Some(one.us)))
-        .column("difference_us", |(.., one)| number(Some(one.difference())))
-        .column("half_width_us", |(.., one)| number(one.half_width_us))
-        .column("control_us", |(.., one)| number(one.control_us))
+    lines
+        .column("kind", |(.., (kind, _))| (*kind).to_owned())
+        .column("name", |(.., (_, one))| one.name.clone())
+        .column("baseline_us_per_query", |(.., (_, one))| number(Some(one.baseline_us)))
+        .column("us_per_query", |(.., (_, one))| number(Some(one.us)))
+        .column("difference_us", |(.., (_, one))| number(Some(one.difference())))
+        .column("half_width_us", |(.., (_, one))| number(one.half_width_us))
+        .column("control_us", |(.., (_, one))| number(one.control_us))
         .text()
 }
 
