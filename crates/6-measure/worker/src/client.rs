@@ -517,15 +517,7 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
     #[test]
     fn script_ends_with_its_thread_done() {
         let mut client = client(SCRIPT, 5);
-        let quota = Quota::Events(2);
-        let request = SliceRequest {
-            counters: false,
-            profile: false,
-            block: 0,
-            clients: None,
-            lead_in: None,
-            quota,
-        };
+        let request = SliceRequest::of(Quota::Events(2));
         client.slice::<MonotonicTicks>(request).unwrap();
         client.free_statements();
         let expected = ["SELECT 1", "SELECT 1", "INSERT INTO ended VALUES (1)"];

@@ -450,16 +450,8 @@ mod tests {
             client.prepare(&microbenchmark, 0, 2)?;
         }
         let mut driver = Epoll::new(&mut clients, wait).unwrap();
-        let quota = Quota::Events(events);
         let lead_in = (events > 1).then_some(Quota::Events(6));
-        let request = SliceRequest {
-            counters: false,
-            profile: false,
-            block: 3,
-            clients: None,
-            lead_in,
-            quota,
-        };
+        let request = SliceRequest { block: 3, lead_in, ..SliceRequest::of(Quota::Events(events)) };
         driver.lead_in::<MonotonicTicks>(&mut clients, request)?;
         driver.timed::<MonotonicTicks>(&mut clients, request, &Meter::none())
     }

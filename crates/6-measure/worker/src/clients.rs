@@ -377,15 +377,7 @@ function thread_done() meet('end') end";
                 let microbenchmark = script(&format!("{directory}{WAITS}"));
                 let prepare = Prepare { microbenchmark, position: 0, clients: count };
                 clients.prepare(prepare).unwrap();
-                let quota = Quota::Events(2);
-                let request = SliceRequest {
-                    counters: false,
-                    profile: false,
-                    block: 0,
-                    clients: None,
-                    lead_in: None,
-                    quota,
-                };
+                let request = SliceRequest::of(Quota::Events(2));
                 let measured = clients.slice(SlicePart::Whole, request).unwrap();
                 let expected = (u64::from(2 * count), u64::from(4 * count));
                 assert_eq!((measured.events, measured.statements), expected);

@@ -292,6 +292,13 @@ pub struct SliceRequest {
     pub profile: bool,
 }
 
+impl SliceRequest {
+    /// A slice of the first block by all clients, without lead-in, counters and profile.
+    pub const fn of(quota: Quota) -> Self {
+        Self { block: 0, clients: None, lead_in: None, quota, counters: false, profile: false }
+    }
+}
+
 /// How long caches and branch predictors take to refill after slices of other candidates. Without a
 /// lead-in, a slice would measure how they refill, which is equal for all candidates and makes
 /// differences too small.

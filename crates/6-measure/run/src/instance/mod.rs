@@ -455,15 +455,7 @@ mod tests {
         let context = RunContext::new(&experiment, None, directory, &worker, cpus);
         let case = cases(&experiment).remove(0);
         let prepare = Prepare { microbenchmark: case.microbenchmark, position: 0, clients: 1 };
-        let quota = Quota::Time(Nanos::from_millis(5));
-        let request = SliceRequest {
-            counters: false,
-            profile: false,
-            block: 0,
-            clients: None,
-            lead_in: None,
-            quota,
-        };
+        let request = SliceRequest::of(Quota::Time(Nanos::from_millis(5)));
         for lost_connection in [false, true] {
             let failed = Failed { message: "the disk is full".to_owned(), lost_connection };
             let answer = serde_json::to_string(&Response::Failed(failed)).unwrap();

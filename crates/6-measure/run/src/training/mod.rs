@@ -280,15 +280,7 @@ impl PgoTrainer<'_> {
             let worker = instance.worker_mut()?;
             let microbenchmark = microbenchmark.clone();
             worker.prepare(Prepare { microbenchmark, position, clients })?;
-            let quota = Quota::Time(*time);
-            worker.slice(SliceRequest {
-                counters: false,
-                profile: false,
-                block: 0,
-                clients: None,
-                lead_in: None,
-                quota,
-            })?;
+            worker.slice(SliceRequest::of(Quota::Time(*time)))?;
             worker.free_statements()?;
         }
         Ok(())

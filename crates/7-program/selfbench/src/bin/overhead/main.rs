@@ -200,12 +200,9 @@ impl Pair<'_> {
         for block in 0..WARMUP {
             let quota = Quota::Time(self.args.slice);
             let request = SliceRequest {
-                counters: false,
-                profile: false,
                 block,
-                clients: None,
                 lead_in: quota.lead_in(self.args.slice),
-                quota,
+                ..SliceRequest::of(quota)
             };
             let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
             queries = measured.events.max(1);
@@ -217,12 +214,9 @@ impl Pair<'_> {
     fn ours<T: TickSource>(&mut self, block: u32, queries: u64) -> anyhow::Result<f64> {
         let quota = Quota::Events(queries);
         let request = SliceRequest {
-            counters: false,
-            profile: false,
             block,
-            clients: None,
             lead_in: quota.lead_in(self.args.slice),
-            quota,
+            ..SliceRequest::of(quota)
         };
         let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
         ensure!(
