@@ -64,8 +64,9 @@ pub(super) fn complete(
                 others.push(name);
             }
         }
-        let suites = by_suite(&others).map_err(|name| lacking(fetching, name))?;
-        for (suite, libraries) in suites {
+        let without_apt = others.first().filter(|_| !GET.is_installed());
+        let suites = without_apt.map_or_else(|| by_suite(&others), Err);
+        for (suite, libraries) in suites.map_err(|name| lacking(fetching, name))? {
             let into = tree.join(FROM_DEBIAN);
             packages.extend(fetch(fetching, cache, suite, &libraries, &into)?);
             folders.insert(into);
@@ -206,11 +207,6 @@ fn fetch(
     libraries: &BTreeMap<&str, &str>,
     into: &Path,
 ) -> Result<Vec<ReleaseFile>, BuildError> {
-    if !GET.is_installed()
-        && let Some(name) = libraries.keys().next()
-    {
-        return Err(lacking(fetching, name));
-    }
     let names = libraries.keys().copied().collect::<Vec<_>>().join(", ");
     if let Some(tool) = [DPKG, UNPACK, PATCHELF].iter().find(|tool| !tool.is_installed()) {
         return Err(tool.missing(format!("fetching {names}")));
