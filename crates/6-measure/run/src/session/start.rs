@@ -171,14 +171,12 @@ pub(super) fn unused_releases(experiment: &Experiment) -> Vec<Warning> {
     let warning = |one: &Candidate| {
         let System::Private(server) = &one.system else { return None };
         let origin = server.release.as_ref()?;
-        let published = PublishedRelease::all(server.system).find(|it| it.origin == *origin)?;
-        let name = published.name();
+        let name = PublishedRelease::all(server.system).find(|it| it.origin == *origin)?.name();
         let unused = release_in_directory(server.system, &name)?;
         let program = unused.program.display();
-        Some(Warning {
-            what: format!("{}: release `{name}` is {origin}; {program} is not used", one.name),
-            advice: "to use the installed one, replace `release` by `program`".to_owned(),
-        })
+        let what = format!("{}: release `{name}` is {origin}; {program} is not used", one.name);
+        let advice = "to use the installed one, replace `release` by `program`".to_owned();
+        Some(Warning { what, advice })
     };
     experiment.candidates.iter().filter_map(warning).collect()
 }
