@@ -114,13 +114,7 @@ pub(crate) fn plan_of_build_on_host(
 fn request(experiment: &Experiment, server: &PrivateServer, program: Option<PathBuf>) -> Plan {
     let release = match &server.release {
         Some(ReleaseOrigin::Installed { name }) => Some(name.clone()),
-        Some(
-            ReleaseOrigin::Debian { .. }
-            | ReleaseOrigin::Tarball { .. }
-            | ReleaseOrigin::Maven { .. }
-            | ReleaseOrigin::Npm { .. },
-        )
-        | None => None,
+        _ => None,
     };
     Plan(Box::new(PlanRequest {
         system: server.system,
