@@ -242,9 +242,9 @@ impl<'w> Reader<'w, '_> {
         found
     }
 
-    /// Where a release is from: a suite of Debian; one with a published name; one that is installed, or of its series, such as `8.0`; a
-    /// version that a registry has; the suite with this version, such as `10.5`; or the newest of a series that a
-    /// registry has.
+    /// Where a release is from: a suite of Debian; one of a registry, by its name in experiments; one that is
+    /// installed, or of its series, such as `8.0`; a version that a registry has; the suite with this version, such as
+    /// `10.5`; or the newest of a series that a registry has.
     fn release(
         &mut self,
         part: Range<usize>,

@@ -297,8 +297,9 @@ mod tests {
         let suites = by_suite(&names).unwrap();
         let bookworm = [("libaio.so.1", "libaio1"), ("libnuma.so.1", "libnuma1")];
         let bullseye = [("libcrypto.so.1.1", "libssl1.1"), ("libssl.so.1.1", "libssl1.1")];
-        let expected = [("bookworm", bookworm.into()), ("bullseye", bullseye.into())];
-        assert_eq!(suites, expected.into());
+        assert_eq!(suites.keys().copied().collect::<Vec<_>>(), ["bookworm", "bullseye"]);
+        assert_eq!(suites["bookworm"], BTreeMap::from(bookworm));
+        assert_eq!(suites["bullseye"], BTreeMap::from(bullseye));
         names.push("libunknown.so.1".to_owned());
         assert_eq!(by_suite(&names).unwrap_err(), "libunknown.so.1");
     }
