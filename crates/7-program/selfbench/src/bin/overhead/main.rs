@@ -22,6 +22,7 @@ use dbdyno_machine::{
 use dbdyno_selfbench::harness::{duration, stop_on_signals};
 use dbdyno_selfbench::output::{Case, Outcome, Progress, Table, exit_code, print, write_csv};
 use dbdyno_stats::{Estimate, median, median_with_interval};
+use dbdyno_types::SliceMeasured;
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_worker::protocol::{Quota, SliceRequest};
 use dbdyno_worker::{Client, ClientSetup};
@@ -198,27 +199,21 @@ impl Pair<'_> {
         const WARMUP: u32 = 20;
         let mut queries = 1;
         for block in 0..WARMUP {
-            let quota = Quota::Time(self.args.slice);
-            let request = SliceRequest {
-                block,
-                lead_in: quota.lead_in(self.args.slice),
-                ..SliceRequest::of(quota)
-            };
-            let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
+            let measured = self.slice::<T>(block, Quota::Time(self.args.slice))?;
             queries = measured.events.max(1);
             self.peer.run(queries)?;
         }
         Ok(queries)
     }
 
+    fn slice<T: TickSource>(&mut self, block: u32, quota: Quota) -> anyhow::Result<SliceMeasured> {
+        let lead_in = quota.lead_in(self.args.slice);
+        let request = SliceRequest { block, lead_in, ..SliceRequest::of(quota) };
+        self.client.slice::<T>(request).map_err(|error| anyhow!(error))
+    }
+
     fn ours<T: TickSource>(&mut self, block: u32, queries: u64) -> anyhow::Result<f64> {
-        let quota = Quota::Events(queries);
-        let request = SliceRequest {
-            block,
-            lead_in: quota.lead_in(self.args.slice),
-            ..SliceRequest::of(quota)
-        };
-        let measured = self.client.slice::<T>(request).map_err(|error| anyhow!(error))?;
+        let measured = self.slice::<T>(block, Quota::Events(queries))?;
         ensure!(
             measured.statements == queries && measured.errors + measured.wrong == 0,
             "dbdyno ran {} of {queries} queries, with {} errors and {} wrong answers: {}",
