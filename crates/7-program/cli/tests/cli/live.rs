@@ -246,6 +246,7 @@ fn program_is_optimized_undone_and_redone() {
     send(lab.busy.0.id(), libc::SIGCONT);
     lab.change(&["undo"]).assert_code(0).assert_prints("undone");
     lab.status().assert_code(0).assert_prints("0 of");
+    lab.change(&["undo"]).assert_code(0).assert_prints("nothing to undo: it is not optimized");
     lab.change(&["redo"]).assert_code(0).assert_prints("redone");
     // The replaced code stays.
     lab.optimize(&[]).assert_code(0);

@@ -157,11 +157,15 @@ pub(super) fn watched(report: &WatchReport) -> String {
 
 /// The outcome of undoing or redoing an optimization.
 pub(super) fn switched(report: &SwitchReport, switch: Switch) -> Block {
-    let done = match switch {
-        Switch::Undo => "undone",
-        Switch::Redo => "redone",
+    let (done, nothing) = match switch {
+        Switch::Undo => ("undone", "nothing to undo: it is not optimized"),
+        Switch::Redo => ("redone", "nothing to redo: it is optimized"),
     };
     Text::new(match report {
+        // Nothing differed, so it was not stopped.
+        SwitchReport::Done { pid, switched, .. } if switched.stops == 0 => {
+            format!("Process {pid}: {nothing}.")
+        }
         SwitchReport::Done { pid, switched, .. } if report.has_failed(switch) => {
             format!("Process {pid}: practically not {done}; {switched}.")
         }
@@ -368,7 +372,26 @@ fn of_slots_and_entries(code: &NewCode) -> impl Iterator<Item = Fact> {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_text::{Paint, write_blocks};
+
     use super::*;
+
+    #[test]
+    fn switch_without_a_change_is_not_reported_as_done() {
+        let text = |stops, activation, switch| {
+            let switched = Switched { stops, ..Switched::default() };
+            let report = SwitchReport::Done { pid: 7, switched, activation };
+            let mut text = String::new();
+            write_blocks(&mut text, &[super::switched(&report, switch)], 80, Paint::new(false));
+            text
+        };
+        let undone = text(1, Activation::Inactive, Switch::Undo);
+        assert!(undone.contains("Process 7: undone; "), "{undone}");
+        let nothing = text(0, Activation::Inactive, Switch::Undo);
+        assert!(nothing.contains("Process 7: nothing to undo: it is not optimized."), "{nothing}");
+        let nothing = text(0, Activation::Full, Switch::Redo);
+        assert!(nothing.contains("Process 7: nothing to redo: it is optimized."), "{nothing}");
+    }
 
     #[test]
     fn warning_names_the_share_if_most_addresses_were_skipped() {
