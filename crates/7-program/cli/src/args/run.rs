@@ -74,8 +74,9 @@ pub struct Run {
 #[derive(Debug, Args)]
 #[command(after_help = "Candidates:\n  \
     SYSTEM                mariadb, mysql, postgresql or sqlite\n  \
-    SYSTEM@RELEASE        an installed release (postgresql@15), or a suite of\n                        \
-    Debian (mariadb@trixie): see `dbdyno list releases`\n  \
+    SYSTEM@RELEASE        a release that is installed (postgresql@15) or is fetched:\n                        \
+    of a suite of Debian (mariadb@trixie), or of a registry\n                        \
+    (mysql@8.0.33); see `dbdyno list releases`\n  \
     SYSTEM:VARIANT        compiled in this way: see `dbdyno list variants`\n  \
     SYSTEM:KEY=VALUE      a key of a candidate in an experiment file, such as\n                        \
     engine=myrocks, durability=strict, program=/a/server\n  \
@@ -85,6 +86,7 @@ pub struct Run {
     Examples:\n  \
     dbdyno compare mariadb mariadb:engine=myrocks -m point-1\n  \
     dbdyno compare postgresql@15 postgresql@18 -m read-only_range=100 --clients 16\n  \
+    dbdyno compare mysql@5.6.14 mysql@8.0.33 mariadb@trixie\n  \
     dbdyno compare mariadb 'mariadb{innodb_doublewrite=OFF}' --for 30s\n  \
     dbdyno compare postgresql@15 postgresql@17 --rows 2M --target 2% --fail-if 'slower 5%'\n  \
     dbdyno compare mariadb 'mariadb{sync_binlog=0,innodb_io_capacity=2000}' --each-option\n  \

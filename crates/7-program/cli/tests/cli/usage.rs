@@ -338,6 +338,9 @@ fn every_command_has_examples_in_its_help() {
             .assert_prints("Example")
             .assert_prints(&format!("dbdyno {command}"));
     }
+    let releases = call(["compare", "--help"]);
+    releases.assert_prints("compare mysql@5.6.14 mysql@8.0.33 mariadb@trixie");
+    releases.assert_prints("see `dbdyno list releases`");
     call(["--help"]).assert_code(0).assert_prints("Exit codes").assert_prints("quickstart");
     call(["--version"]).assert_code(0).assert_prints("dbdyno 0.");
 }
