@@ -459,6 +459,9 @@ pub struct SessionRecord {
     /// Available and unavailable counters of each candidate, by number; `None` for a candidate
     /// whose counters were not opened. Empty until all are opened.
     pub counting: Vec<Option<Counting>>,
+    /// Whether a later session cannot continue with the data of this one.
+    #[serde(default)]
+    pub loses_data: bool,
     /// Time from the start to the last stored record.
     #[serde(default)]
     pub elapsed: Nanos,

@@ -470,6 +470,7 @@ fn session(request: &Request, values: &[Value], words: Option<Warning>) -> Sessi
         system_cpus: None,
         client_wait: None,
         counting: Vec::new(),
+        loses_data: false,
         elapsed: Nanos::ZERO,
     }
 }

@@ -110,6 +110,7 @@ pub(crate) fn session() -> SessionRecord {
         system_cpus: Some(5),
         client_wait: Some(ClientWait::Poll),
         counting: vec![None, Some(counting())],
+        loses_data: true,
         elapsed: Nanos::ZERO,
     }
 }
@@ -601,11 +602,12 @@ fn updated_session_record_keeps_other_sessions() {
     let dir = lab();
     let mut writer = started(dir.path());
     writer.session_elapsed(Nanos::from_secs(5)).unwrap();
-    let before = SessionRecord { counting: Vec::new(), ..session() };
+    let before = SessionRecord { counting: Vec::new(), loses_data: false, ..session() };
     writer.start_session(&before).unwrap();
     writer.update_session(&session()).unwrap();
     let sessions = writer.reader().unwrap().sessions().unwrap();
     assert_eq!(sessions[1].counting, [None, Some(counting())]);
+    assert!(sessions[1].loses_data);
     assert_eq!(sessions[0].elapsed, Nanos::from_secs(5));
 }
 

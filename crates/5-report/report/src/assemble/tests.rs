@@ -126,6 +126,7 @@ impl Lab {
                 system_cpus: Some(cpus.1),
                 client_wait: None,
                 counting: Vec::new(),
+                loses_data: false,
                 elapsed: Nanos::ZERO,
             })
             .unwrap();

@@ -122,7 +122,7 @@ pub(crate) fn from_baseline(
     let baseline = &candidates[0];
     let source = context.data_location(baseline, &baseline.name);
     let kept = kept.then(|| context.kept_copy(baseline));
-    if !can_be_copied(&source, candidates) || !restore(kept.as_ref(), &source)? {
+    if !can_be_copied(candidates) || !restore(kept.as_ref(), &source)? {
         return Ok(false);
     }
     // Opening recovers from the log what a killed instance left there; settling writes it back.
@@ -140,15 +140,16 @@ pub(crate) fn from_baseline(
     Ok(true)
 }
 
-/// Whether the data of the baseline, which is here, can be copied to all candidates.
-fn can_be_copied(source: &DataLocation, candidates: &[ResolvedCandidate]) -> bool {
-    source.can_be_copied() && candidates.iter().all(|one| kind(one) == kind(&candidates[0]))
+/// Whether the data of the baseline can be copied to all candidates.
+fn can_be_copied(candidates: &[ResolvedCandidate]) -> bool {
+    let of_baseline = kind(&candidates[0]);
+    of_baseline.is_some() && candidates.iter().all(|one| kind(one) == of_baseline)
 }
 
-/// Whether a later session can continue with the data of the baseline, see [`from_baseline`].
-pub(crate) fn outlives_session(context: &RunContext<'_>, candidates: &[ResolvedCandidate]) -> bool {
-    let source = context.data_location(&candidates[0], &candidates[0].name);
-    source.outlives_session() && can_be_copied(&source, candidates)
+/// Whether a later session can continue with the data of the baseline, see [`from_baseline`]. What is on another host is
+/// removed with the connection.
+pub(crate) fn outlives_session(candidates: &[ResolvedCandidate]) -> bool {
+    candidates[0].host.is_none() && can_be_copied(candidates)
 }
 
 /// Replaces data by the kept copy, if there is one; the data is missing if a session was killed while it did this.

@@ -149,8 +149,6 @@ struct Session<'a> {
     extension: Option<Extension>,
     /// Whether the data of earlier sessions must not be used.
     needs_new_data: bool,
-    /// Whether a later session can continue with the data of this one.
-    keeps_data: bool,
     started: Nanos,
     /// The upper end of the announced time; `None` if there is none, or if it was reported that the run takes longer.
     planned: Option<Nanos>,
@@ -192,7 +190,8 @@ impl<'a> Session<'a> {
             progress: options.progress,
         };
         let hosts = self.connect_hosts()?;
-        let candidates = resolve_all(experiment, options.cache.clone(), &trainer, &hosts);
+        let candidates = resolve_all(experiment, options.cache.clone(), &trainer, &hosts)
+            .inspect(|all| self.record.loses_data = !data::outlives_session(all));
         self.recorder.check_cancelled()?;
         let mut candidates = candidates?;
         self.find_server_processes(&mut candidates)?;
@@ -306,7 +305,6 @@ impl<'a> Session<'a> {
         let experiment = self.experiment;
         self.loading_began = clock::monotonic();
         if experiment.insert_benchmark.is_none() {
-            self.keeps_data = data::outlives_session(context, &candidates);
             self.check_settings_before_loading(context, &candidates)?;
             self.prepare_data(context, &candidates)?;
         }

@@ -87,8 +87,7 @@ impl Session<'_> {
 
     /// The warning that a resumed run would begin with if this session ended now.
     pub(super) fn warning_if_resumed(&self) -> Option<Warning> {
-        let is_new = self.has_written() && !self.keeps_data;
-        if is_new { self.new_data_warning() } else { None }
+        if self.has_written() && self.record.loses_data { self.new_data_warning() } else { None }
     }
 
     /// Whether an earlier session wrote to the data.

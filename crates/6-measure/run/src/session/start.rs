@@ -9,7 +9,7 @@ use dbdyno_machine::{HostFacts, Needs, Severity, check, check_disk, clock};
 use dbdyno_results::{MicrobenchmarkRecord, NewRun, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::{Candidate, ExistingServer, Experiment, System};
 use dbdyno_types::PublishedRelease;
-use dbdyno_units::{Bytes, Nanos};
+use dbdyno_units::Bytes;
 use dbdyno_workloads::definition::{Microbenchmark, Throughput};
 
 use crate::error::RunError;
@@ -64,6 +64,7 @@ impl<'a> Session<'a> {
         let mut systems = experiment.candidates.iter().map(|candidate| &candidate.system);
         let all_private = systems
             .all(|system| matches!(system, System::Private(server) if server.host.is_none()));
+        let before = recorder.results.reader()?.sessions()?;
         let record = SessionRecord {
             started: options.now.clone(),
             version: options.version.clone(),
@@ -73,8 +74,9 @@ impl<'a> Session<'a> {
             client_cpus: has_servers(experiment).then(|| cpus.dbdyno.len() as u32),
             client_wait,
             system_cpus: all_private.then(|| cpus.system.len() as u32),
-            counting: Vec::new(),
-            elapsed: Nanos::ZERO,
+            // Until the candidates are known, as before.
+            loses_data: before.last().is_some_and(|last| last.loses_data),
+            ..SessionRecord::default()
         };
         recorder.results.start_session(&record)?;
         let state = RunState::read(&recorder.results, experiment)?;
@@ -86,7 +88,6 @@ impl<'a> Session<'a> {
             state,
             extension: None,
             needs_new_data: false,
-            keeps_data: true,
             started,
             planned: None,
             contention,
@@ -217,6 +218,7 @@ fn describe_answers(microbenchmark: &Microbenchmark) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use dbdyno_results::{StoredExperiment, StoredLayers, StoredProfiling, StoredSchedule};
+    use dbdyno_units::Nanos;
 
     use super::*;
 

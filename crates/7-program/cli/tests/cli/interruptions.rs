@@ -287,6 +287,11 @@ fn ctrl_c_says_that_the_writes_so_far_are_lost() {
     let words = "without the writes of its earlier sessions, before scan_range=100";
     let finished = run.end();
     finished.assert_code(130).assert_prints("--resume").assert_prints(words);
+    // Also before anything is loaded again.
+    let mut run = Background::start(resume_command(&out, &[]), test.path());
+    run.wait_until("the session", || run_says(test.path(), "checking the machine"));
+    run.signal(libc::SIGINT);
+    run.end().assert_code(130).assert_prints(words);
     resume(&out, &[]).assert_code(0).assert_prints(words);
 }
 
