@@ -32,6 +32,12 @@ pub(crate) fn add_places<'s>(message: &mut String, systems: impl Iterator<Item =
     }
 }
 
+/// What to do if nothing is left to compare. What failed before anything was measured would most likely fail again.
+const BEFORE_MEASURING: &str = ". Nothing was measured: correct the cause, such as a setting in the experiment \
+    or on the command line, and run it again; `dbdyno clean` removes the data of this run";
+const AFTER_MEASURING: &str = ". What was measured is stored: if the cause is outside of the experiment, fix it \
+    and continue with --resume; otherwise correct the experiment and start a new run";
+
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -104,25 +110,26 @@ impl RunError {
         self
     }
 
-    /// The baseline failed, so there is nothing to compare with.
-    pub(crate) fn baseline(candidate: &str, at: &str, reason: &str) -> Self {
-        Self::Other(format!(
-            "the baseline {candidate} failed at {at}: {reason}. Ratios need the baseline. What was \
-             measured is stored: fix the cause and continue with --resume"
-        ))
+    /// The baseline failed, so there is nothing to compare with. `measured` is whether the run has any slice or step.
+    pub(crate) fn baseline(candidate: &str, at: &str, reason: &str, measured: bool) -> Self {
+        let what = format!("the baseline {candidate} failed at {at}: {reason}. Ratios need it");
+        Self::nothing_to_compare(candidate, what, measured)
     }
 
     /// All candidates that were to be compared with the baseline failed, the last of them in this way.
-    pub(crate) fn none_left(failed: &[String], at: &str, reason: &str) -> Self {
+    pub(crate) fn none_left(failed: &[String], at: &str, reason: &str, measured: bool) -> Self {
         let (last, who) = match failed {
             [one] => (one.as_str(), "the only candidate besides the baseline"),
             [.., last] => (last.as_str(), "the last candidate besides the baseline"),
             [] => ("", ""),
         };
-        Self::Other(format!(
-            "{last}, {who}, failed at {at}: {reason}. Nothing is left to compare. What was measured is \
-             stored: fix the cause and continue with --resume"
-        ))
+        let what = format!("{last}, {who}, failed at {at}: {reason}. Nothing is left to compare");
+        Self::nothing_to_compare(last, what, measured)
+    }
+
+    fn nothing_to_compare(candidate: &str, what: String, measured: bool) -> Self {
+        let message = what + if measured { AFTER_MEASURING } else { BEFORE_MEASURING };
+        Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source: false }
     }
 
     pub(crate) fn load(candidate: &str, source: &WorkerError) -> Self {
@@ -259,5 +266,27 @@ impl Display for StatementProblem {
             write!(f, " (line {line} of the experiment)")?;
         }
         write!(f, ": {error}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resume_is_advised_only_if_something_was_measured() {
+        let all = |measured| {
+            let failed = ["b".to_owned(), "c".to_owned()];
+            let none_left = RunError::none_left(&failed, "starting", "it exited", measured);
+            [RunError::baseline("a", "starting", "it exited", measured), none_left]
+        };
+        for (error, names) in all(false).iter().zip(["the baseline a failed", "c, the last"]) {
+            let text = error.to_string();
+            assert!(text.starts_with(names) && !text.contains("--resume"), "{text}");
+            assert!(text.contains("correct the cause") && text.contains("dbdyno clean"));
+        }
+        for error in all(true) {
+            assert!(error.to_string().contains("fix it and continue with --resume"), "{error}");
+        }
     }
 }

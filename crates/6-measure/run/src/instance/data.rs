@@ -132,7 +132,7 @@ pub(crate) fn from_baseline(
         instance.close()
     });
     settled.map_err(|error| {
-        RunError::baseline(&baseline.name, "recovering its data", &error.to_string())
+        RunError::baseline(&baseline.name, "recovering its data", &error.to_string(), true)
     })?;
     for candidate in &candidates[1..] {
         source.copy_to(&context.data_location(candidate, &candidate.name))?;

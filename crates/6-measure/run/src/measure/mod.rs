@@ -443,7 +443,7 @@ impl Blocks<'_, '_> {
             }
         }
         let baseline = &instances[BASELINE].candidate.name;
-        Err(RunError::baseline(baseline, &phase.at, "it is not running"))
+        Err(RunError::baseline(baseline, &phase.at, "it is not running", true))
     }
 
     fn block_plan(

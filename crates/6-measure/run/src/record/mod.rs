@@ -191,13 +191,15 @@ impl<'a> Recorder<'a> {
         add_places(&mut reason, std::iter::once(&instance.candidate.spec.system));
         let failure = phase.failure(FailureKind::Ended, number, reason);
         self.fail(candidate, &failure)?;
+        let measured = self.results.reader()?.has_measured()?;
         if number == BASELINE {
-            return Err(RunError::baseline(candidate, &failure.at, &failure.reason));
+            return Err(RunError::baseline(candidate, &failure.at, &failure.reason, measured));
         }
         if instance.candidate.role == Role::Candidate && !self.failed.contains(candidate) {
             self.failed.push(candidate.clone());
             if self.failed.len() == self.compared {
-                return Err(RunError::none_left(&self.failed, &failure.at, &error.brief()));
+                let (at, reason) = (&failure.at, error.brief());
+                return Err(RunError::none_left(&self.failed, at, &reason, measured));
             }
         }
         Ok(())

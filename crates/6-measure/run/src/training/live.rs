@@ -186,7 +186,7 @@ impl LiveTraining<'_> {
             }
         }
         let baseline = &instances[BASELINE].candidate.name;
-        Err(RunError::baseline(baseline, &phase.at, "it is not running"))
+        Err(RunError::baseline(baseline, &phase.at, "it is not running", true))
     }
 
     /// Length of a slice while servers are sampled.

@@ -19,7 +19,7 @@ use dbdyno_units::Nanos;
 use jiff::{Timestamp, Zoned};
 
 use crate::args::View;
-use crate::commands::clean::{TO_RESUME, note_stored_data};
+use crate::commands::clean::note_stored_data;
 use crate::commands::report;
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -290,7 +290,7 @@ fn failed(error: RunError, directory: &Path, (view, extent): (View, Extent)) -> 
     }
     let measured = RunReader::open(directory).and_then(|run| run.has_measured());
     if !measured.unwrap_or(false) {
-        note_stored_data(directory, TO_RESUME);
+        note_stored_data(directory, "for --resume if the cause is outside of the experiment");
     } else if let Err(second) = report::show(directory, view, extent) {
         output::note(&format!("cannot report what was measured: {second}"));
     }

@@ -609,5 +609,7 @@ fn rejected_setting_ends_the_run_with_the_server_log() {
     finished.assert_code(1).assert_prints("innodb_buffer_pool_siez (my.cnf:3)");
     // The baseline alone is not measured.
     finished.assert_prints("wrong, the only candidate besides the baseline, failed at starting");
+    finished.assert_prints("Nothing was measured: correct the cause");
+    assert!(!finished.all().contains("continue with --resume"), "{}", finished.all());
     assert_eq!(count(&test.out(), "SELECT COUNT(*) FROM slice"), 0);
 }
