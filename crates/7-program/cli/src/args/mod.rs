@@ -14,7 +14,9 @@ pub use builds::{Audit, Builds, BuildsAction, CleanBuilds, MakeBuilds};
 pub use fleet::{Fleet, FleetCancel, FleetCollect, FleetCommand, FleetRun, FleetStatus, FleetTask};
 pub use live::{AttachOptions, Live, LiveCommand, Optimize, Status, TargetProcess, Undo, Watch};
 pub use results::{Clean, Gate, History, Import, Report, View, When, Why};
-pub use run::{Bisect, Check, Compare, ComparisonOptions, Doctor, List, Listed, Run};
+pub use run::{
+    Bisect, Check, Compare, ComparisonOptions, Doctor, List, Listed, Run, SessionOptions,
+};
 
 /// Benchmark databases: compare servers, builds and settings by throughput and CPU time.
 ///

@@ -47,23 +47,10 @@ pub struct Run {
     /// the servers that it names
     #[arg(long)]
     pub trust: bool,
-    /// Build cache [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root
-    /// /var/cache/dbdyno]
-    #[arg(long, value_name = "DIR")]
-    pub cache: Option<PathBuf>,
-    /// Keep the databases after a complete run
-    #[arg(long)]
-    pub keep_data: bool,
     #[command(flatten)]
     pub comparison: ComparisonOptions,
     #[command(flatten)]
-    pub gate: Gate,
-    /// Also print CPU time, context switches, percentiles and counters of each microbenchmark; with
-    /// --script, and of an insert benchmark, the whole report, of which otherwise only the answer is printed
-    #[arg(long)]
-    pub details: bool,
-    #[command(flatten)]
-    pub view: View,
+    pub session: SessionOptions,
 }
 
 /// Compare databases in one line: start them, measure them in turns, report.
@@ -118,8 +105,6 @@ pub struct Compare {
     pub setup: Option<String>,
     #[command(flatten)]
     pub comparison: ComparisonOptions,
-    #[command(flatten)]
-    pub gate: Gate,
     /// Find out which of the settings matter in which the second of two candidates differs from the first:
     /// leave out each one, first shortly, then those that count as long as --for says
     #[arg(
@@ -130,6 +115,22 @@ pub struct Compare {
     /// Run directory to create [default: results/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub session: SessionOptions,
+}
+
+/// What each session of a run is given: the first one, and those that resume it.
+#[derive(Clone, Debug, Args)]
+pub struct SessionOptions {
+    /// Build cache [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root
+    /// /var/cache/dbdyno]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Keep the databases after a complete run
+    #[arg(long)]
+    pub keep_data: bool,
+    #[command(flatten)]
+    pub gate: Gate,
     /// Write all results as JSON
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
@@ -139,14 +140,8 @@ pub struct Compare {
     /// Write the report as Markdown
     #[arg(long, value_name = "FILE")]
     pub export_markdown: Option<PathBuf>,
-    /// Build cache [default: $XDG_CACHE_HOME/dbdyno or ~/.cache/dbdyno; for root
-    /// /var/cache/dbdyno]
-    #[arg(long, value_name = "DIR")]
-    pub cache: Option<PathBuf>,
-    /// Keep the databases after a complete run
-    #[arg(long)]
-    pub keep_data: bool,
-    /// Print the whole report, of which otherwise only the answer is printed
+    /// Print the whole report, with CPU time, context switches, percentiles and counters of each microbenchmark; of
+    /// comparisons, with --script, and of an insert benchmark, otherwise only the answer is printed
     #[arg(long)]
     pub details: bool,
     #[command(flatten)]
@@ -216,6 +211,13 @@ impl ComparisonOptions {
             (self.save.is_some(), "--save"),
         ];
         given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
+}
+
+impl SessionOptions {
+    /// The files for JSON, CSV and Markdown.
+    pub fn exports(&self) -> [&Option<PathBuf>; 3] {
+        [&self.export_json, &self.export_csv, &self.export_markdown]
     }
 }
 

@@ -6,18 +6,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use dbdyno_engines::server::installed_releases;
-use dbdyno_report::model::Report;
-use dbdyno_report::{export, markdown};
-use dbdyno_run::{Options, Outcome, RunPlan, start_run};
+use dbdyno_run::{Options, RunPlan, start_run};
 use dbdyno_scripts::replaced_on_command_line;
 use dbdyno_spec::compare::{ScriptWords, SqlWords, Words, experiment};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Nanos;
 
-use crate::args::{Compare, ComparisonOptions, Gate, View};
+use crate::args::{Compare, ComparisonOptions, SessionOptions};
 use crate::commands::each_option::each_option;
-use crate::commands::report::files_of;
 use crate::commands::session::{
     Execution, Extent, ScriptLimit, directory_for, note_left_out, read_file,
 };
@@ -32,49 +29,34 @@ pub struct Comparison<'a> {
     pub microbenchmarks: &'a [String],
     pub sql: Option<SqlWords<'a>>,
     pub options: &'a ComparisonOptions,
-    pub gate: &'a Gate,
+    pub session: &'a SessionOptions,
     pub out: Option<&'a Path>,
-    pub cache: Option<&'a Path>,
-    pub keep_data: bool,
-    pub view: View,
-    /// Whether to print the whole report.
-    pub details: bool,
 }
 
 pub fn compare(args: &Compare) -> Result<ExitCode, CliError> {
-    for file in [&args.export_json, &args.export_csv, &args.export_markdown].into_iter().flatten() {
-        export_file::check(file)?;
-    }
+    export_file::check_all(&args.session.exports())?;
     let comparison = Comparison {
         command: "compare",
         candidates: &args.candidates,
         microbenchmarks: &args.microbenchmarks,
         sql: args.sql.as_deref().map(|file| SqlWords { file, setup: args.setup.as_deref() }),
         options: &args.comparison,
-        gate: &args.gate,
+        session: &args.session,
         out: args.out.as_deref(),
-        cache: args.cache.as_deref(),
-        keep_data: args.keep_data,
-        view: args.view,
-        details: args.details,
     };
     if args.each_option {
         return each_option(&comparison);
     }
-    comparison.run(&|report| export(report, args))
+    comparison.run()
 }
 
 impl Comparison<'_> {
-    /// Runs it. `after` gets the report.
-    pub fn run(
-        &self,
-        after: &dyn Fn(&Report) -> Result<(), CliError>,
-    ) -> Result<ExitCode, CliError> {
+    pub fn run(&self) -> Result<ExitCode, CliError> {
         let ComparisonOptions { time, save: file, .. } = self.options;
         let described = self.describe(self.candidates, time.as_deref(), false)?;
         let (experiment, text) = (&described.experiment, &described.text);
         note_left_out(experiment);
-        gate::check(&self.gate.rules, experiment)?;
+        gate::check(&self.session.gate.rules, experiment)?;
         if let Some(file) = file {
             save(file, text)?;
         }
@@ -87,23 +69,13 @@ impl Comparison<'_> {
         let directory = self.out.map_or_else(default, Path::to_owned);
         let execution = Execution {
             directory: &directory,
-            cache: self.cache,
-            keep_data: self.keep_data,
+            options: self.session,
             trust: false,
-            view: self.view,
-            extent: if self.details { Extent::Details } else { Extent::Answer },
+            extent: Extent::Answer,
             display: Display::with_first_ratio(),
         };
         let start = |options: &Options<'_>| start_run(experiment, text, &directory, options);
-        execution.execute(&start, &|report, outcome| {
-            after(report)?;
-            match outcome {
-                Outcome::Complete { .. } => {
-                    gate::judge(self.gate, report, files_of(&directory, None)?.as_ref())
-                }
-                Outcome::Interrupted { .. } => Ok(ExitCode::SUCCESS),
-            }
-        })
+        execution.execute(&start)
     }
 
     /// The experiment with these candidates.
@@ -223,20 +195,6 @@ fn at_least(time: Nanos) -> String {
         seconds @ 21..=120 => format!("{}s", seconds.next_multiple_of(5)),
         seconds => format!("{}min", seconds.div_ceil(60)),
     }
-}
-
-fn export(report: &Report, args: &Compare) -> Result<(), CliError> {
-    let exports = [
-        (&args.export_json, export::run_json as fn(&Report) -> _),
-        (&args.export_csv, |report| Ok(export::relative_csv(report))),
-        (&args.export_markdown, |report| Ok(markdown::render(report))),
-    ];
-    for (file, content) in exports {
-        if let Some(file) = file {
-            export_file::write(file, &content(report)?)?;
-        }
-    }
-    Ok(())
 }
 
 /// Writes the experiment to a new file. An existing one may have been edited: it is only accepted if it

@@ -218,8 +218,8 @@ impl Search<'_> {
             event => display.show(&event),
         };
         let run_options = Options {
-            cache: self.comparison.cache.map(Path::to_owned),
-            keep_data: self.comparison.keep_data,
+            cache: self.comparison.session.cache.clone(),
+            keep_data: self.comparison.session.keep_data,
             ..options(Arc::clone(&self.cancel), &progress)?
         };
         let outcome = start_or_continue(&directory, &described, &run_options);

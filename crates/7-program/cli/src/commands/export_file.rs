@@ -4,11 +4,28 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use dbdyno_report::export::OutputDir;
+use dbdyno_report::export::{ExportError, OutputDir};
 
 use crate::error::CliError;
+
+/// Checks those files that are named.
+pub fn check_all(files: &[&Option<PathBuf>]) -> Result<(), CliError> {
+    files.iter().copied().flatten().try_for_each(|file| check(file))
+}
+
+/// A file, if it is named, and what is written to it.
+type Export<'a, T> = (&'a Option<PathBuf>, fn(&T) -> Result<String, ExportError>);
+
+pub fn write_all<T>(of: &T, exports: [Export<'_, T>; 3]) -> Result<(), CliError> {
+    for (file, content) in exports {
+        if let Some(file) = file {
+            write(file, &content(of)?)?;
+        }
+    }
+    Ok(())
+}
 
 /// Checks that a file can be written, before anything is measured or read.
 pub fn check(file: &Path) -> Result<(), CliError> {

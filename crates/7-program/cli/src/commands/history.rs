@@ -17,9 +17,7 @@ use crate::output;
 
 /// Prints where figures changed over the runs, and writes the files that were asked for.
 pub fn history(args: &History) -> Result<ExitCode, CliError> {
-    for file in [&args.html, &args.export_json, &args.export_csv].into_iter().flatten() {
-        export_file::check(file)?;
-    }
+    export_file::check_all(&[&args.html, &args.export_json, &args.export_csv])?;
     let reports = reports(args)?;
     let history = history::history(&reports).map_err(CliError::usage)?;
     let color = output::color(args.color);
@@ -29,11 +27,7 @@ pub fn history(args: &History) -> Result<ExitCode, CliError> {
         (&args.export_csv, |history| Ok(history::csv(history))),
         (&args.html, |history| Ok(history::html(history))),
     ];
-    for (file, content) in exports {
-        if let Some(file) = file {
-            export_file::write(file, &content(&history)?)?;
-        }
-    }
+    export_file::write_all(&history, exports)?;
     if history.lacks_profiles() {
         output::print(
             "\nMeasure the runs with --profile to see which functions changed as well.\n",

@@ -5,43 +5,37 @@ use std::process::ExitCode;
 
 use dbdyno_engines::server::Installation;
 use dbdyno_results::RunReader;
-use dbdyno_run::{Options, Outcome, continue_run, extend_run, start_run};
+use dbdyno_run::{Options, continue_run, extend_run, start_run};
 use dbdyno_spec::compare::is_of_command_line;
 use dbdyno_types::server::ServerSystem;
 
 use crate::args::Run;
 use crate::commands::compare::Comparison;
-use crate::commands::gate;
-use crate::commands::report::files_of;
 use crate::commands::session::{Execution, Extent, Work, directory_for, read_experiment};
+use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::Display;
 
 pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     refuse_without_effect(args)?;
+    export_file::check_all(&args.session.exports())?;
     if args.comparison.script.is_some() {
         return run_script(args);
     }
+    let rules = &args.session.gate.rules;
     let execute = |directory: &Path, extent: Extent, work: &Work<'_>| {
         let execution = Execution {
             directory,
-            cache: args.cache.as_deref(),
-            keep_data: args.keep_data,
+            options: &args.session,
             trust: args.trust,
-            view: args.view,
-            extent: if args.details { Extent::Details } else { extent },
+            extent,
             display: Display::with_first_ratio(),
         };
-        execution.execute(work, &|report, outcome| match outcome {
-            Outcome::Complete { .. } => {
-                gate::judge(&args.gate, report, files_of(directory, None)?.as_ref())
-            }
-            Outcome::Interrupted { .. } => Ok(ExitCode::SUCCESS),
-        })
+        execution.execute(work)
     };
     if let Some(directory) = &args.resume {
-        if !args.gate.rules.is_empty() {
-            gate::check(&args.gate.rules, &RunReader::open(directory)?.experiment()?)?;
+        if !rules.is_empty() {
+            gate::check(rules, &RunReader::open(directory)?.experiment()?)?;
         }
         return execute(directory, extent_of_run(directory), &|options| match args.more {
             Some(more) => extend_run(directory, more, options),
@@ -60,7 +54,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         profiling.instructions |= args.comparison.instructions;
         profiling.waits |= args.comparison.waits;
     }
-    gate::check(&args.gate.rules, &experiment)?;
+    gate::check(rules, &experiment)?;
     let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
     let start = |options: &Options<'_>| start_run(&experiment, &text, &directory, options);
     execute(&directory, Extent::Report, &start)
@@ -108,14 +102,10 @@ fn run_script(args: &Run) -> Result<ExitCode, CliError> {
         microbenchmarks: &[],
         sql: None,
         options: &args.comparison,
-        gate: &args.gate,
+        session: &args.session,
         out: args.out.as_deref(),
-        cache: args.cache.as_deref(),
-        keep_data: args.keep_data,
-        view: args.view,
-        details: args.details,
     };
-    comparison.run(&|_| Ok(()))
+    comparison.run()
 }
 
 /// The systems with a program on this machine.

@@ -7,20 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum as _;
 use dbdyno_machine::clock::process_cpu;
 use dbdyno_profile::{Layers, LayersError};
 use dbdyno_report::model::Report;
+use dbdyno_report::{export, markdown};
 use dbdyno_results::{ResultsError, RunReader, Warning};
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, WorkerProgram};
 use dbdyno_scripts::text_of;
 use dbdyno_spec::experiment::{Experiment, LayerRules, System};
 use dbdyno_spec::parse_with_files;
-use dbdyno_units::Nanos;
+use dbdyno_units::{Nanos, shell_quoted};
 use jiff::{Timestamp, Zoned};
 
-use crate::args::View;
+use crate::args::{SessionOptions, When};
 use crate::commands::clean::note_stored_data;
-use crate::commands::report;
+use crate::commands::report::{self, files_of};
+use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
@@ -208,11 +211,10 @@ pub enum Extent {
 
 pub struct Execution<'a> {
     pub directory: &'a Path,
-    pub cache: Option<&'a Path>,
-    pub keep_data: bool,
+    pub options: &'a SessionOptions,
     /// Whether to resume the run of somebody else.
     pub trust: bool,
-    pub view: View,
+    /// What is printed without `--details`.
     pub extent: Extent,
     pub display: Display,
 }
@@ -221,45 +223,102 @@ pub struct Execution<'a> {
 pub type Work<'a> = dyn Fn(&Options<'_>) -> Result<Outcome, RunError> + 'a;
 
 impl Execution<'_> {
-    /// Executes a session and prints the report. `after` gets the report, and returns what the rules of
-    /// `--fail-if` say about it: the exit code of a complete run without failures.
-    pub fn execute(
-        self,
-        work: &Work<'_>,
-        after: &dyn Fn(&Report, &Outcome) -> Result<ExitCode, CliError>,
-    ) -> Result<ExitCode, CliError> {
+    /// Executes a session, prints and exports the report, and judges a complete run by the rules of `--fail-if`.
+    pub fn execute(self, work: &Work<'_>) -> Result<ExitCode, CliError> {
         let cancel = stop_on_signals("stopping after this slice")?;
         let progress = |event: RunEvent<'_>| self.display.show(&event);
         let outcome = work(&Options {
-            cache: self.cache.map(Path::to_owned),
-            keep_data: self.keep_data,
+            cache: self.options.cache.clone(),
+            keep_data: self.options.keep_data,
             trust: self.trust,
             ..options(cancel, &progress)?
         });
         self.display.finish();
         let outcome = match outcome {
             Ok(outcome) => outcome,
-            Err(error) => return Err(failed(error, self.directory, (self.view, self.extent))),
+            Err(error) => return Err(self.failed(error)),
         };
-        let report = report::show(self.directory, self.view, self.extent)?;
-        if self.keep_data && matches!(outcome, Outcome::Complete { .. }) {
+        let report = self.show()?;
+        if self.options.keep_data && matches!(outcome, Outcome::Complete { .. }) {
             note_stored_data(self.directory, "because of --keep-data");
         }
-        let judged = after(&report, &outcome)?;
+        let [json, csv, markdown] = self.options.exports();
+        let exports = [
+            (json, export::run_json as fn(&Report) -> _),
+            (csv, |report| Ok(export::relative_csv(report))),
+            (markdown, |report| Ok(markdown::render(report))),
+        ];
+        export_file::write_all(&report, exports)?;
         Ok(match outcome {
             Outcome::Complete { failures } => {
+                let files = files_of(self.directory, None)?;
+                let judged = gate::judge(&self.options.gate, &report, files.as_ref())?;
                 if failures > 0 {
                     output::note(&format!("{failures} failures, see the report above"));
                 }
                 of_complete_run(failures, judged)
             }
             Outcome::Interrupted { if_resumed } => {
-                let directory = self.directory.display();
-                output::note(&format!("stopped; resume with: dbdyno run --resume {directory}"));
+                output::note(&format!("stopped; resume with: {}", self.resume_command()));
                 note_if_resumed(if_resumed.as_ref());
                 ExitCode::from(INTERRUPTED)
             }
         })
+    }
+
+    fn show(&self) -> Result<Report, CliError> {
+        let SessionOptions { details, view, .. } = *self.options;
+        report::show(self.directory, view, if details { Extent::Details } else { self.extent })
+    }
+
+    /// The command that resumes the run with the same options.
+    fn resume_command(&self) -> String {
+        let (options, view) = (self.options, self.options.view);
+        let color = view.color.to_possible_value().filter(|_| view.color != When::Auto);
+        let values = [
+            ("--resume", Some(self.directory)),
+            ("--cache", options.cache.as_deref()),
+            ("--export-json", options.export_json.as_deref()),
+            ("--export-csv", options.export_csv.as_deref()),
+            ("--export-markdown", options.export_markdown.as_deref()),
+            ("--color", color.as_ref().map(|color| Path::new(color.get_name()))),
+        ];
+        let flags = [
+            ("--trust", self.trust),
+            ("--keep-data", options.keep_data),
+            ("--strict", options.gate.strict),
+            ("--details", options.details),
+            ("--three-groups", view.three_groups),
+        ];
+        let mut command = "dbdyno run".to_owned();
+        for (name, value) in values.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            command.push_str(&format!(" {name} {}", shell_quoted(&value.to_string_lossy())));
+        }
+        for rule in &options.gate.rules {
+            command.push_str(&format!(" --fail-if {}", shell_quoted(&rule.to_string())));
+        }
+        command.extend(flags.into_iter().filter(|flag| flag.1).map(|flag| format!(" {}", flag.0)));
+        command
+    }
+
+    /// Prints the report of what a failed run measured, if anything. Returns the failure.
+    fn failed(&self, error: RunError) -> CliError {
+        // The directory is that of another run, or nothing was done in it.
+        if matches!(
+            error,
+            RunError::NotRegistered { .. }
+                | RunError::Refused(_)
+                | RunError::Results(ResultsError::Exists(_) | ResultsError::InUse { .. })
+        ) {
+            return error.into();
+        }
+        let measured = RunReader::open(self.directory).and_then(|run| run.has_measured());
+        if !measured.unwrap_or(false) {
+            note_stored_data(self.directory, "for --resume if the cause is outside the experiment");
+        } else if let Err(second) = self.show() {
+            output::note(&format!("cannot report what was measured: {second}"));
+        }
+        error.into()
     }
 }
 
@@ -276,31 +335,14 @@ fn of_complete_run(failures: usize, judged: ExitCode) -> ExitCode {
     if failures > 0 && judged == ExitCode::SUCCESS { ExitCode::FAILURE } else { judged }
 }
 
-/// Prints the report of what a failed run measured, if anything. Returns the failure.
-fn failed(error: RunError, directory: &Path, (view, extent): (View, Extent)) -> CliError {
-    // The directory is that of another run, or nothing was done in it.
-    let is_refused = matches!(
-        error,
-        RunError::NotRegistered { .. }
-            | RunError::Refused(_)
-            | RunError::Results(ResultsError::Exists(_) | ResultsError::InUse { .. })
-    );
-    if is_refused {
-        return error.into();
-    }
-    let measured = RunReader::open(directory).and_then(|run| run.has_measured());
-    if !measured.unwrap_or(false) {
-        note_stored_data(directory, "for --resume if the cause is outside of the experiment");
-    } else if let Err(second) = report::show(directory, view, extent) {
-        output::note(&format!("cannot report what was measured: {second}"));
-    }
-    error.into()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use clap::Parser as _;
+
     use super::*;
-    use crate::commands::gate;
+    use crate::args::{Arguments, Command as Given, Run};
 
     #[test]
     fn replaced_program_is_reached_by_its_link() {
@@ -329,7 +371,7 @@ mod tests {
                 std::hint::spin_loop();
             }
         }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let mut child = Command::new(std::env::current_exe().unwrap());
         child.args([
             "--exact",
             "commands::session::tests::code_that_does_not_end_is_ended_with_the_reason",
@@ -337,6 +379,51 @@ mod tests {
         let output = child.arg("--nocapture").env(CHILD, "1").output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("more than 100 ms of CPU time"));
+    }
+
+    fn run_of(words: impl IntoIterator<Item = String>) -> Run {
+        match Arguments::try_parse_from(words).unwrap().command {
+            Given::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn command_that_resumes_has_all_options_of_the_session() {
+        let words = [
+            "dbdyno",
+            "run",
+            "--resume",
+            "it's results",
+            "--cache=/a b",
+            "--export-json=all $.json",
+            "--export-csv=all.csv",
+            "--export-markdown=/dev/stdout",
+            "--color=never",
+            "--fail-if=slower 5%",
+            "--fail-if=worse 2% in writes",
+            "--trust",
+            "--keep-data",
+            "--strict",
+            "--details",
+            "--three-groups",
+        ];
+        for count in [4, words.len()] {
+            let given = run_of(words[..count].iter().map(|&word| word.to_owned()));
+            let execution = Execution {
+                directory: given.resume.as_deref().unwrap(),
+                options: &given.session,
+                trust: given.trust,
+                extent: Extent::Report,
+                display: Display::new(),
+            };
+            let command = execution.resume_command();
+            let print = format!("printf '%s\\n' {command}");
+            let output = Command::new("sh").args(["-c", &print]).output().unwrap();
+            let words = String::from_utf8(output.stdout).unwrap();
+            let resumed = run_of(words.lines().map(str::to_owned));
+            assert_eq!(format!("{resumed:?}"), format!("{given:?}"), "{command}");
+        }
     }
 
     #[test]

@@ -112,9 +112,7 @@ fn profile(
     }
     // Before the sampling, which takes long.
     let files = [&args.profile_out, &args.bolt_out];
-    for file in files.into_iter().flatten() {
-        export_file::check(file)?;
-    }
+    export_file::check_all(&files)?;
     let is_exported = files.into_iter().any(Option::is_some);
     let family = args.target.family;
     let request = SamplingRequest {
