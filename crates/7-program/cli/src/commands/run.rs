@@ -37,7 +37,10 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         if !rules.is_empty() {
             gate::check(rules, &RunReader::open(directory)?.experiment()?)?;
         }
-        return execute(directory, extent_of_run(directory), &|options| match args.more {
+        // A directory without a run is reported when it is resumed.
+        let text = RunReader::open(directory).and_then(|run| run.experiment_text());
+        let extent = extent_of(&text.unwrap_or_default());
+        return execute(directory, extent, &|options| match args.more {
             Some(more) => extend_run(directory, more, options),
             None => continue_run(directory, options),
         });
@@ -57,17 +60,12 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
     gate::check(rules, &experiment)?;
     let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
     let start = |options: &Options<'_>| start_run(&experiment, &text, &directory, options);
-    execute(&directory, Extent::Report, &start)
+    execute(&directory, extent_of(&text), &start)
 }
 
-/// What is printed of a resumed run: the same as if it had not been interrupted. A directory without a run is reported
-/// when it is resumed.
-fn extent_of_run(directory: &Path) -> Extent {
-    let text = RunReader::open(directory).and_then(|run| run.experiment_text());
-    match text.is_ok_and(|text| is_of_command_line(&text)) {
-        true => Extent::Answer,
-        false => Extent::Report,
-    }
+/// What is printed of a run with this experiment: of one for a command line the answer, as by that command.
+fn extent_of(text: &str) -> Extent {
+    if is_of_command_line(text) { Extent::Answer } else { Extent::Report }
 }
 
 /// Refuses what would be ignored. clap's `requires` has no effect on options that are given together with what

@@ -66,6 +66,12 @@ fn words_are_compared_saved_and_exported() {
     let stored = Stored::open(&out).experiment_text();
     assert_eq!(read(&saved), stored);
     call([Path::new("check"), &saved]).assert_code(0).assert_prints("o0.page_size-8KiB");
+    // It is answered in the same way.
+    let again = test.path().join("again").display().to_string();
+    let words = ["run", saved.to_str().unwrap(), "--out", &again, "--cache"];
+    let again = call(words.iter().map(Path::new).chain([cache().as_path()]));
+    again.assert_code(0).assert_prints("--details");
+    assert!(again.out.lines().count() <= 26, "{}", again.out);
     // An edited file is not replaced.
     fs::write(&saved, stored + "# mine\n").unwrap();
     let refused = compare(&test, &test.path().join("second"), &[]);
