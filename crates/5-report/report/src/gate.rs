@@ -561,10 +561,37 @@ fn property(text: &str) -> String {
 /// The outcome of the run of this name as JUnit XML: a test suite for each rule, with a test case for each
 /// comparison and its measuring time. What is not judged is a skipped test.
 pub fn junit(judged: &[Judged<'_>], name: &str) -> io::Result<String> {
+    junit_of(name, |xml| judged.iter().try_for_each(|one| suite(xml, one)))
+}
+
+/// A run of this name that failed as JUnit XML: a test case with the error, of the candidate that failed or of the run.
+pub fn junit_of_failure(candidate: Option<&str>, error: &str, name: &str) -> io::Result<String> {
+    let (class, error) = (plain(candidate.unwrap_or(name)), plain(error.trim_end()));
+    junit_of(name, |xml| {
+        let suite = [("name", "run"), ("tests", "1"), ("failures", "0"), ("errors", "1")];
+        let suite = xml.create_element("testsuite").with_attributes(suite);
+        suite.write_inner_content(|xml| {
+            let case = [("classname", class.as_str()), ("name", "run")];
+            let case = xml.create_element("testcase").with_attributes(case);
+            case.write_inner_content(|xml| {
+                let error = ("message", error.as_str());
+                xml.create_element("error").with_attribute(error).write_empty()?;
+                Ok(())
+            })?;
+            Ok(())
+        })?;
+        Ok(())
+    })
+}
+
+fn junit_of(
+    name: &str,
+    suites: impl FnOnce(&mut Writer<Vec<u8>>) -> io::Result<()>,
+) -> io::Result<String> {
     let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
     xml.create_element("testsuites")
         .with_attribute(("name", plain(name).as_str()))
-        .write_inner_content(|xml| judged.iter().try_for_each(|one| suite(xml, one)))?;
+        .write_inner_content(suites)?;
     let mut text = String::from_utf8_lossy(&xml.into_inner()).into_owned();
     text.insert_str(0, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     text.push('\n');

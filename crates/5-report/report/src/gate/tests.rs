@@ -183,6 +183,23 @@ Rules
 }
 
 #[test]
+fn failure_before_any_outcome_is_an_error_of_its_candidate() {
+    let error = "candidate <b>: it exited;\n\x1b[1munknown setting\n";
+    insta::assert_snapshot!(junit_of_failure(Some("b"), error, "a run").unwrap(), @r#"
+<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="a run">
+  <testsuite name="run" tests="1" failures="0" errors="1">
+    <testcase classname="b" name="run">
+      <error message="candidate &lt;b&gt;: it exited; ␛[1munknown setting"/>
+    </testcase>
+  </testsuite>
+</testsuites>
+"#);
+    let of_run = junit_of_failure(None, "the disk is full", "a run").unwrap();
+    assert!(of_run.contains("classname=\"a run\""), "{of_run}");
+}
+
+#[test]
 fn outcome_fits_80_columns() {
     let mut report = sample::sweep();
     let name =

@@ -1,18 +1,21 @@
 //! Rules of `--fail-if`.
 
-use std::env;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{env, io};
 
 use dbdyno_report::export::OutputDir;
 use dbdyno_report::gate::{Judged, Rule};
 use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{gate, markdown};
+use dbdyno_results::RunReader;
+use dbdyno_run::RunError;
 use dbdyno_spec::experiment::Experiment;
 
 use crate::args::Gate;
+use crate::commands::report::files_of;
 use crate::error::CliError;
 use crate::output;
 
@@ -101,6 +104,26 @@ fn outcome<'a>(
     Ok(Some((judged, text)))
 }
 
+/// Writes that a run failed before it could be judged, unless it has no rules or is of another user.
+pub fn write_failure(gate: &Gate, directory: &Path, error: &RunError) -> Result<(), CliError> {
+    let (false, Ok(run)) = (gate.rules.is_empty(), RunReader::open(directory)) else {
+        return Ok(());
+    };
+    let candidate = match error {
+        RunError::Candidate { candidate, .. } => Some(candidate.as_str()),
+        _ => None,
+    };
+    let xml = gate::junit_of_failure(candidate, &error.to_string(), &run.name()?);
+    write_junit(xml, files_of(directory, None)?.as_ref())
+}
+
+fn write_junit(xml: io::Result<String>, files: Option<&OutputDir>) -> Result<(), CliError> {
+    const FILE: &str = "junit.xml";
+    let Some(files) = files else { return Ok(()) };
+    files.replace(FILE, &xml.map_err(CliError::write(&files.path().join(FILE)))?)?;
+    Ok(())
+}
+
 fn write(
     judged: &[Judged<'_>],
     text: &str,
@@ -108,9 +131,7 @@ fn write(
     files: Option<&OutputDir>,
 ) -> Result<(), CliError> {
     let Some(files) = files else { return Ok(()) };
-    let xml = gate::junit(judged, &report.name)
-        .map_err(CliError::write(&files.path().join("junit.xml")))?;
-    files.replace("junit.xml", &xml)?;
+    write_junit(gate::junit(judged, &report.name), Some(files))?;
     files.replace("report.md", text)?;
     Ok(())
 }

@@ -318,6 +318,9 @@ impl Execution<'_> {
         } else if let Err(second) = self.show() {
             output::note(&format!("cannot report what was measured: {second}"));
         }
+        if let Err(second) = gate::write_failure(&self.options.gate, self.directory, &error) {
+            output::note(&format!("cannot report the failure: {second}"));
+        }
         error.into()
     }
 }

@@ -605,8 +605,11 @@ fn rejected_setting_ends_the_run_with_the_server_log() {
     std::fs::write(&file, "[server]\n\ninnodb-buffer-pool-siez = 1G\n").unwrap();
     let wrong = "system = \"mariadb\"\noptions = \"my.cnf\"";
     let servers = Servers { candidates: &[INNODB, ("wrong", wrong)], ..Servers::default() };
-    let finished = servers.run(&test, &[]);
+    let finished = servers.run(&test, &["--fail-if", "slower 5%"]);
     finished.assert_code(1).assert_prints("innodb_buffer_pool_siez (my.cnf:3)");
+    let xml = std::fs::read_to_string(test.out().join("junit.xml")).unwrap();
+    assert!(xml.contains("<testcase classname=\"wrong\""), "{xml}");
+    assert!(xml.contains("<error message=\"wrong, the only candidate"), "{xml}");
     // The baseline alone is not measured.
     finished.assert_prints("wrong, the only candidate besides the baseline, failed at starting");
     finished.assert_prints("Nothing was measured: correct the cause");
