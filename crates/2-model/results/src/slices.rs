@@ -132,7 +132,7 @@ impl RunReader {
              FROM slice JOIN engine_reading ON engine_reading.slice = slice.id \
              LEFT JOIN engine_count ON engine_count.slice = slice.id \
              LEFT JOIN engine_counter ON engine_counter.id = engine_count.counter \
-             WHERE microbenchmark = ?1 AND warmup = 0 ORDER BY slice.id";
+             WHERE slice.id IN (SELECT id FROM slice WHERE microbenchmark = ?1) AND warmup = 0 ORDER BY slice.id";
         let rows = self.rows_with(sql, [microbenchmark], |row| {
             let counter: Option<String> = row.get(5)?;
             let growth: Option<i64> = row.get(6)?;
@@ -178,7 +178,7 @@ impl RunReader {
         let sql = "SELECT text, restart, block, candidate, executions, response_ns FROM slice \
              JOIN statement_time ON statement_time.slice = slice.id \
              JOIN statement ON statement.id = statement_time.statement \
-             WHERE microbenchmark = ?1 AND warmup = 0 ORDER BY slice.id";
+             WHERE slice.id IN (SELECT id FROM slice WHERE microbenchmark = ?1) AND warmup = 0 ORDER BY slice.id";
         let rows = self.rows_with(sql, [microbenchmark], |row| {
             let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
             let record = StatementRecord {

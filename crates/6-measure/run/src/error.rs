@@ -34,7 +34,7 @@ pub(crate) fn add_places<'s>(message: &mut String, systems: impl Iterator<Item =
 
 /// What to do if nothing is left to compare. What failed before anything was measured would most likely fail again.
 const BEFORE_MEASURING: &str = ". Nothing was measured: correct the cause, such as a setting in the experiment \
-    or on the command line, and run it again; `dbdyno clean` removes the data of this run";
+    or on the command line, and run it again, after `dbdyno clean` of this run or with another --out";
 const AFTER_MEASURING: &str = ". What was measured is stored: if the cause is outside of the experiment, fix it \
     and continue with --resume; otherwise correct the experiment and start a new run";
 

@@ -39,62 +39,73 @@ const IN_DEBIAN: [(&str, &str, &str); 7] = [
 /// The directory in a release for the libraries from Debian.
 const FROM_DEBIAN: &str = "libraries-of-debian";
 
-/// Lets the programs of a tree find their libraries. Returns the packages that this takes.
+/// Lets the programs of a tree find their libraries. Returns the packages that this takes. Libraries that cannot be had
+/// are an error if they are `required`: programs of an archive may be for another host that has them.
 pub(super) fn complete(
     fetching: &Fetching<'_>,
     cache: &Cache,
     tree: &Path,
     programs: &[PathBuf],
+    required: bool,
 ) -> Result<Vec<ReleaseFile>, BuildError> {
     let linked = linked(programs)?;
     let (mut folders, mut tried, mut packages) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    let is_needed = |left: &BTreeSet<String>, name: &String| !left.contains(name);
+    let mut left = BTreeSet::new();
     loop {
-        let names = missing(&linked, &folders);
+        let mut names = missing(&linked, &folders);
+        names.retain(|name| is_needed(&left, name));
         if names.is_empty() {
             break;
         }
         let mut others = Vec::new();
         for name in names {
-            if !tried.insert(name.clone()) {
-                return Err(lacking(fetching, &name));
-            }
-            if let Some(folder) = folder_with(tree, &name).map_err(io_error("searching", tree))? {
-                folders.insert(folder);
-            } else {
-                others.push(name);
+            let is_new = tried.insert(name.clone());
+            let folder = folder_with(tree, &name).map_err(io_error("searching", tree))?;
+            match folder.filter(|_| is_new) {
+                Some(folder) => {
+                    folders.insert(folder);
+                }
+                None if is_new && package_of(&name).is_some() && GET.is_installed() => {
+                    others.push(name);
+                }
+                None if required => return Err(lacking(fetching, &name)),
+                None => {
+                    left.insert(name);
+                }
             }
         }
-        let without_apt = others.first().filter(|_| !GET.is_installed());
-        let suites = without_apt.map_or_else(|| by_suite(&others), Err);
-        for (suite, libraries) in suites.map_err(|name| lacking(fetching, name))? {
+        for (suite, libraries) in by_suite(&others) {
             let into = tree.join(FROM_DEBIAN);
             packages.extend(fetch(fetching, cache, suite, &libraries, &into)?);
             folders.insert(into);
         }
     }
-    if missing(&linked, &BTreeSet::new()).is_empty() {
+    let is_missing = || {
+        let names = missing(&linked, &BTreeSet::new());
+        names.into_iter().find(|name| is_needed(&left, name))
+    };
+    if is_missing().is_none() {
         return Ok(packages);
     }
     for (program, _) in &linked {
         set_folders(fetching, tree, program, &folders)?;
     }
-    match missing(&linked, &BTreeSet::new()).first() {
-        None => Ok(packages),
-        Some(name) => Err(lacking(fetching, name)),
-    }
+    is_missing().map_or(Ok(packages), |name| Err(lacking(fetching, &name)))
 }
 
-/// The missing libraries of each suite of Debian, with their packages. The error is the first that Debian does not have.
-fn by_suite(
-    names: &[String],
-) -> Result<BTreeMap<&'static str, BTreeMap<&'static str, &'static str>>, &String> {
+/// A library that Debian has, with its package, and the suite.
+fn package_of(name: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    IN_DEBIAN.into_iter().find(|(library, ..)| *library == name)
+}
+
+/// Those of the libraries that Debian has, by suite, each with its package.
+fn by_suite(names: &[String]) -> BTreeMap<&'static str, BTreeMap<&'static str, &'static str>> {
     let mut suites: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-    for name in names {
-        let known = IN_DEBIAN.into_iter().find(|(library, ..)| library == name);
-        let (library, package, suite) = known.ok_or(name)?;
+    for (library, package, suite) in names.iter().filter_map(|name| package_of(name)) {
         suites.entry(suite).or_default().insert(library, package);
     }
-    Ok(suites)
+    suites
 }
 
 fn lacking(fetching: &Fetching<'_>, name: &str) -> BuildError {
@@ -293,15 +304,12 @@ mod tests {
     #[test]
     fn missing_libraries_of_a_suite_are_fetched_together() {
         let names = ["libaio.so.1", "libcrypto.so.1.1", "libnuma.so.1", "libssl.so.1.1"];
-        let mut names = names.map(str::to_owned).to_vec();
-        let suites = by_suite(&names).unwrap();
+        let suites = by_suite(&names.map(str::to_owned));
         let bookworm = [("libaio.so.1", "libaio1"), ("libnuma.so.1", "libnuma1")];
         let bullseye = [("libcrypto.so.1.1", "libssl1.1"), ("libssl.so.1.1", "libssl1.1")];
         assert_eq!(suites.keys().copied().collect::<Vec<_>>(), ["bookworm", "bullseye"]);
         assert_eq!(suites["bookworm"], BTreeMap::from(bookworm));
         assert_eq!(suites["bullseye"], BTreeMap::from(bullseye));
-        names.push("libunknown.so.1".to_owned());
-        assert_eq!(by_suite(&names).unwrap_err(), "libunknown.so.1");
     }
 
     #[test]

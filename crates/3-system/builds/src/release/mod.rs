@@ -214,7 +214,8 @@ impl Releases {
         };
         let programs = linked_programs(system, &inside, &program);
         let mut files = vec![file];
-        files.extend(libraries::complete(fetching, &self.cache, &inside, &programs)?);
+        let required = !matches!(origin, ReleaseOrigin::Tarball { .. });
+        files.extend(libraries::complete(fetching, &self.cache, &inside, &programs, required)?);
         Ok((inside, program, files))
     }
 }

@@ -152,6 +152,12 @@ fn programs_of_an_archive_find_its_libraries() {
     bench.pack();
     let release = bench.obtain(System::MySql, None).unwrap();
     assert!(Command::new(release.program()).status().unwrap().success());
+    drop(release);
+    // Another host may have it.
+    fs::remove_file(inner.join("lib/private/libown.so.1")).unwrap();
+    bench.pack();
+    let release = bench.obtain(System::MySql, None).unwrap();
+    assert!(!Command::new(release.program()).status().unwrap().success());
 }
 
 #[test]

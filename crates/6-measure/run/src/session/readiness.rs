@@ -329,7 +329,7 @@ impl Readiness {
 pub(crate) fn check_platform(experiment: &Experiment) -> Result<(), RunError> {
     match experiment.candidates.iter().find(|candidate| candidate.live.is_some()) {
         Some(Candidate { name, .. }) => dbdyno_live::check_platform()
-            .map_err(|error| RunError::Other(format!("candidate {name}: {error}"))),
+            .map_err(|error| RunError::Refused(format!("candidate {name}: {error}"))),
         None => Ok(()),
     }
 }

@@ -171,7 +171,7 @@ pub(super) fn same_servers(experiment: &Experiment) -> Vec<Warning> {
 pub(super) fn unused_releases(experiment: &Experiment) -> Vec<Warning> {
     let warning = |one: &Candidate| {
         let System::Private(server) = &one.system else { return None };
-        let origin = server.release.as_ref()?;
+        let origin = server.release.as_ref().filter(|_| server.host.is_none())?;
         let name = PublishedRelease::all(server.system).find(|it| it.origin == *origin)?.name();
         let unused = release_in_directory(server.system, &name)?;
         let program = unused.program.display();

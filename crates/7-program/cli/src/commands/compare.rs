@@ -73,6 +73,7 @@ impl Comparison<'_> {
             trust: false,
             extent: Extent::Answer,
             display: Display::with_first_ratio(),
+            more: None,
         };
         let start = |options: &Options<'_>| start_run(experiment, text, &directory, options);
         execution.execute(&start)

@@ -30,6 +30,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
             trust: args.trust,
             extent,
             display: Display::with_first_ratio(),
+            more: args.more,
         };
         execution.execute(work)
     };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum as _;
 use dbdyno_machine::clock::process_cpu;
 use dbdyno_profile::{Layers, LayersError};
-use dbdyno_report::model::Report;
+use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{export, markdown};
 use dbdyno_results::{ResultsError, RunReader, Warning};
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, WorkerProgram};
@@ -217,6 +217,8 @@ pub struct Execution<'a> {
     /// What is printed without `--details`.
     pub extent: Extent,
     pub display: Display,
+    /// By how much a complete run is extended.
+    pub more: Option<Nanos>,
 }
 
 /// A session of a run.
@@ -248,8 +250,8 @@ impl Execution<'_> {
             (csv, |report| Ok(export::relative_csv(report))),
             (markdown, |report| Ok(markdown::render(report))),
         ];
-        export_file::write_all(&report, exports)?;
-        Ok(match outcome {
+        let exported = export_file::write_all(&report, exports);
+        let code = match outcome {
             Outcome::Complete { failures } => {
                 let files = files_of(self.directory, None)?;
                 let judged = gate::judge(&self.options.gate, &report, files.as_ref())?;
@@ -259,11 +261,14 @@ impl Execution<'_> {
                 of_complete_run(failures, judged)
             }
             Outcome::Interrupted { if_resumed } => {
-                output::note(&format!("stopped; resume with: {}", self.resume_command()));
+                // An extension that has not begun is not stored.
+                let more = self.more.filter(|_| report.status == RunStatus::Complete);
+                output::note(&format!("stopped; resume with: {}", self.resume_command(more)));
                 note_if_resumed(if_resumed.as_ref());
                 ExitCode::from(INTERRUPTED)
             }
-        })
+        };
+        exported.map(|()| code)
     }
 
     fn show(&self) -> Result<Report, CliError> {
@@ -271,18 +276,25 @@ impl Execution<'_> {
         report::show(self.directory, view, if details { Extent::Details } else { self.extent })
     }
 
-    /// The command that resumes the run with the same options.
-    fn resume_command(&self) -> String {
+    /// The command that resumes the run with the same options, and extends it.
+    fn resume_command(&self, more: Option<Nanos>) -> String {
         let (options, view) = (self.options, self.options.view);
+        // Files of this process only, such as a shell's `>(…)`, are left out.
+        let path = |path: Option<&Path>| {
+            let path = path.filter(|path| !path.starts_with("/dev/fd"))?;
+            Some(path.to_string_lossy().into_owned())
+        };
         let color = view.color.to_possible_value().filter(|_| view.color != When::Auto);
-        let values = [
-            ("--resume", Some(self.directory)),
-            ("--cache", options.cache.as_deref()),
-            ("--export-json", options.export_json.as_deref()),
-            ("--export-csv", options.export_csv.as_deref()),
-            ("--export-markdown", options.export_markdown.as_deref()),
-            ("--color", color.as_ref().map(|color| Path::new(color.get_name()))),
+        let mut words = vec![
+            ("--resume", path(Some(self.directory))),
+            ("--more", more.map(|more| format!("{}ms", more.as_nanos() / 1_000_000))),
+            ("--cache", path(options.cache.as_deref())),
+            ("--export-json", path(options.export_json.as_deref())),
+            ("--export-csv", path(options.export_csv.as_deref())),
+            ("--export-markdown", path(options.export_markdown.as_deref())),
+            ("--color", color.map(|color| color.get_name().to_owned())),
         ];
+        words.extend(options.gate.rules.iter().map(|rule| ("--fail-if", Some(rule.to_string()))));
         let flags = [
             ("--trust", self.trust),
             ("--keep-data", options.keep_data),
@@ -291,11 +303,8 @@ impl Execution<'_> {
             ("--three-groups", view.three_groups),
         ];
         let mut command = "dbdyno run".to_owned();
-        for (name, value) in values.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-            command.push_str(&format!(" {name} {}", shell_quoted(&value.to_string_lossy())));
-        }
-        for rule in &options.gate.rules {
-            command.push_str(&format!(" --fail-if {}", shell_quoted(&rule.to_string())));
+        for (name, value) in words.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            command.push_str(&format!(" {name}={}", shell_quoted(&value)));
         }
         command.extend(flags.into_iter().filter(|flag| flag.1).map(|flag| format!(" {}", flag.0)));
         command
@@ -308,6 +317,7 @@ impl Execution<'_> {
             error,
             RunError::NotRegistered { .. }
                 | RunError::Refused(_)
+                | RunError::Interrupted
                 | RunError::Results(ResultsError::Exists(_) | ResultsError::InUse { .. })
         ) {
             return error.into();
@@ -398,6 +408,7 @@ mod tests {
             "run",
             "--resume",
             "it's results",
+            "--more=10min",
             "--cache=/a b",
             "--export-json=all $.json",
             "--export-csv=all.csv",
@@ -411,7 +422,7 @@ mod tests {
             "--details",
             "--three-groups",
         ];
-        for count in [4, words.len()] {
+        for count in [4, 5, words.len()] {
             let given = run_of(words[..count].iter().map(|&word| word.to_owned()));
             let execution = Execution {
                 directory: given.resume.as_deref().unwrap(),
@@ -419,8 +430,9 @@ mod tests {
                 trust: given.trust,
                 extent: Extent::Report,
                 display: Display::new(),
+                more: given.more,
             };
-            let command = execution.resume_command();
+            let command = execution.resume_command(given.more);
             let print = format!("printf '%s\\n' {command}");
             let output = Command::new("sh").args(["-c", &print]).output().unwrap();
             let words = String::from_utf8(output.stdout).unwrap();
