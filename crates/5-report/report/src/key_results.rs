@@ -13,7 +13,9 @@ use serde::Serialize;
 
 use crate::figures::{percent, ratio, size_of};
 use crate::metric::{Grouping, by_clients, clients};
-use crate::model::{Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict};
+use crate::model::{
+    Absolute, Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict,
+};
 
 /// The key result of a candidate in one group, at one number of clients.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +31,9 @@ pub(crate) struct KeyResult<'a> {
     /// The additional time to find a smaller difference, where none was found.
     pub(crate) more_time: Option<MoreTime>,
 }
+
+/// Work between slices of a larger share of a server's CPU time is looked at.
+const MUCH_BACKGROUND: Share = Share::from_fraction(0.05);
 
 /// What was found with one metric in the microbenchmarks of a group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,6 +68,10 @@ pub(crate) struct Finding {
     /// side and it is at least half as far from 1 on a logarithmic scale: then the candidate's
     /// difference may be noise.
     pub(crate) control: Option<Ratio>,
+    /// The median ratio of CPU time without a server's work between slices, if `interval` does not contain it: then
+    /// background work makes the difference, which may vary from start to start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) without_background: Option<Ratio>,
     /// The microbenchmarks, if others of the group are judged by another metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<String>,
@@ -144,7 +153,9 @@ fn key_result<'a>(
     let finding = |metric: Metric| {
         let finding = Finding::of(metric, &rows, report.noise_of(metric));
         let control = Finding::of(metric, &controls, None);
-        Finding { control: finding.like(&control), part: part.clone(), ..finding }
+        let without_background = finding.without_background(trusting());
+        let (control, part) = (finding.like(&control), part.clone());
+        Finding { control, without_background, part, ..finding }
     };
     let throughput = (metric != Metric::Qps).then(|| finding(Metric::Qps));
     let finding = finding(metric);
@@ -179,6 +190,30 @@ impl Finding {
         let distance = |ratio: Ratio| ratio.get().ln().abs();
         let is_like = same_side && distance(ratio) >= 0.5 * distance(own);
         (self.is_difference() && is_like).then_some(ratio)
+    }
+
+    /// See [`Finding::without_background`].
+    fn without_background<'a>(
+        &self,
+        measured: impl Iterator<Item = &'a Measured<'a>>,
+    ) -> Option<Ratio> {
+        let (low, high) = self.interval.filter(|_| self.metric == Metric::Cpu)?;
+        let ratio = |one: &Measured<'_>| {
+            let all = [&one.row.absolute, &one.microbenchmark.baseline];
+            let of_slices = |one: &Absolute| {
+                Some(one.cpu_us_per_query? - one.background_cpu_us_per_query.unwrap_or(0.0))
+            };
+            let [own, base] = all.map(of_slices);
+            base.filter(|base| *base > 0.0).and_then(|base| Some(own? / base))
+        };
+        let is_much = |one: &Measured<'_>| {
+            let all = [&one.row.absolute, &one.microbenchmark.baseline];
+            all.iter()
+                .any(|one| one.background_share().is_some_and(|share| share > MUCH_BACKGROUND))
+        };
+        let ratios: Vec<f64> = measured.filter(|one| is_much(one)).filter_map(ratio).collect();
+        let ratio = Ratio::new(median(&ratios)?);
+        (self.is_difference() && (ratio < low || ratio > high)).then_some(ratio)
     }
 
     pub(crate) fn of(metric: Metric, rows: &[&Row], noise: Option<Share>) -> Self {
@@ -219,6 +254,7 @@ impl Finding {
             within: None,
             noise,
             control: None,
+            without_background: None,
             part: None,
         };
         let ends = values.iter().map(|one| {
@@ -412,7 +448,13 @@ impl Finding {
             Outcome::TooNoisy => format!("{what}: too noisy to tell{}", self.possible()),
             Outcome::Mixed => match self.range {
                 Some(range) => format!("{}; {}", self.depends(range, false), self.tally()),
-                None => format!("{what}: {}", self.tally()),
+                None => {
+                    let ratio = self.ratio.filter(|ratio| size_of(*ratio) != size_of(Ratio::ONE));
+                    let median = ratio
+                        .map(|ratio| format!(" (median {})", change(ratio)))
+                        .unwrap_or_default();
+                    format!("{what}: {}{median}", self.tally())
+                }
             },
             Outcome::NoInterval => {
                 let median = self.ratio.map_or_else(String::new, ratio);
@@ -441,12 +483,20 @@ impl Finding {
         }
     }
 
-    /// That the control, which is equal to the baseline, differs in the same way.
+    /// That the control, which is equal to the baseline, differs in the same way, or that the difference is in work
+    /// between the slices.
     fn caution(&self) -> String {
-        let Some(control) = self.control else { return String::new() };
-        let difference = size_of(control);
-        let word = if control > Ratio::ONE { "more" } else { "less" };
-        format!("; may be noise, as the control has {difference} {word}")
+        let control = self.control.map_or_else(String::new, |control| {
+            let difference = size_of(control);
+            let word = if control > Ratio::ONE { "more" } else { "less" };
+            format!("; may be noise, as the control has {difference} {word}")
+        });
+        let background = self.without_background.map_or_else(String::new, |ratio| {
+            let is_none = size_of(ratio) == size_of(Ratio::ONE);
+            let change = if is_none { "no difference".to_owned() } else { change(ratio) };
+            format!("; {change} without background work")
+        });
+        control + &background
     }
 
     /// ` (45% less to 97% more)`: the differences that the interval and the noise floor permit.

@@ -194,6 +194,16 @@ impl<'w> Reader<'w, '_> {
             self.report(0..end, message, did_you_mean(scheme, &valid));
             return None;
         };
+        let text = self.word.text;
+        let path = text.rfind('@').unwrap_or(end);
+        let key = KEYS.iter().filter_map(|key| text[path..].find(&format!(":{}=", key.name))).min();
+        if let Some(at) = key.into_iter().chain(text[path..].find('{')).min() {
+            let message = "a server with a URL has no keys and settings here";
+            let help = "compare servers, or the queries of `--sql`; for another `statements`, save the experiment \
+                        (`--save FILE`) and add a candidate with the same `url`";
+            self.report(path + at..text.len(), message, help);
+            return None;
+        }
         Some(Candidate { word: self.word, system: Program::Server(system), own: None })
     }
 

@@ -85,6 +85,24 @@ fn difference_has_its_size_and_interval() {
 }
 
 #[test]
+fn difference_in_work_between_slices_is_named() {
+    let of = |base: f64, own: f64, cpu| {
+        let mut report = report("insert_range=100", SAME, cpu);
+        let one = &mut report.microbenchmarks[0];
+        let own = (&mut one.rows[0].absolute, own);
+        for (absolute, background) in [(&mut one.baseline, base), own] {
+            absolute.cpu_us_per_query = Some(20.0 + background);
+            absolute.background_cpu_us_per_query = Some(background);
+        }
+        words(&report)
+    };
+    let less = "38.1% less CPU per query (23.3% to 50.1%)";
+    let found = of(12.0, 0.3, [0.499, 0.619, 0.767]);
+    assert_eq!(found, [format!("{less}; no difference without background work")]);
+    assert_eq!(of(0.5, 0.3, [0.499, 0.619, 0.767]), [less], "little");
+}
+
+#[test]
 fn certain_difference_of_throughput_comes_before_no_difference_of_cpu() {
     let report = report("insert_range=100", [0.051, 0.096, 0.140], [0.91, 3.456, 7.14]);
     let result = of(&report, Grouping::Five).remove(0);

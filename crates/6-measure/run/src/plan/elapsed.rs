@@ -39,10 +39,10 @@ fn is_much_longer(time: Nanos, other: Nanos) -> bool {
     time.as_secs_f64() > 1.0 + 1.4 * other.as_secs_f64()
 }
 
-/// Whether the upper end of an announced time is far off by what is known `now`: after the first start in either direction,
+/// Whether the upper end of an announced time is far off by what is known `now`: after the first restart in either direction,
 /// later only if the run certainly takes longer.
-pub(crate) fn is_off(announced: Nanos, now: TimeRange, is_first_start: bool) -> bool {
-    match is_first_start {
+pub(crate) fn is_off(announced: Nanos, now: TimeRange, is_first_restart: bool) -> bool {
+    match is_first_restart {
         true => is_much_longer(now.most, announced) || is_much_longer(announced, now.most),
         false => is_much_longer(now.least, announced),
     }
@@ -358,10 +358,10 @@ mod tests {
     }
 
     #[test]
-    fn announced_time_is_corrected_after_the_first_start_and_later_only_if_the_run_is_longer() {
-        let is_off = |announced, [least, most]: [u64; 2], is_first_start| {
+    fn announced_time_is_corrected_after_the_first_restart_and_else_only_if_the_run_is_longer() {
+        let is_off = |announced, [least, most]: [u64; 2], is_first_restart| {
             let [announced, least, most] = [announced, least, most].map(Nanos::from_secs);
-            is_off(announced, TimeRange { least, most }, is_first_start)
+            is_off(announced, TimeRange { least, most }, is_first_restart)
         };
         assert!(is_off(120, [20, 40], true) && is_off(9, [20, 40], true));
         assert!(!is_off(60, [35, 50], true));

@@ -48,7 +48,6 @@ impl Session<'_> {
         self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)?;
         self.check_statements(&mut instances)?;
         self.starts.add(clock::monotonic() - starting, 1);
-        self.report_left(&cases(self.experiment), true);
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
         let states = self.store_state_snapshots(&mut instances, "at the start of the session")?;
@@ -186,7 +185,11 @@ impl Session<'_> {
             if restarts > 0 {
                 let measured = BlockTimes::of(&self.state.histories).time - measured;
                 let measured = measured + (self.recorder.profiled() - profiled);
+                let is_first = self.starts.count == 1;
                 self.starts.add((clock::monotonic() - began).saturating_sub(measured), restarts);
+                if is_first {
+                    self.report_left(all, true);
+                }
             }
         }
         Ok(())
@@ -325,19 +328,19 @@ impl Session<'_> {
         time_left(experiment, all, start, left, |index| relative_time(histories, index))
     }
 
-    /// Reports the time that is left if the announced time was far off: after the first start in either direction, later
-    /// once, if the run certainly takes longer.
-    fn report_left(&mut self, all: &[MicrobenchmarkCase], is_first_start: bool) {
+    /// Reports the time that is left if the announced time was far off: after the first restart, which takes longer than
+    /// the first start, in either direction, else once, if the run certainly takes longer.
+    fn report_left(&mut self, all: &[MicrobenchmarkCase], is_first_restart: bool) {
         let Some(announced) = self.planned else { return };
         let (left, elapsed) = (self.time_left(all, &[]), clock::monotonic() - self.loading_began);
         let now = left.total() + TimeRange::exactly(elapsed);
-        if now.least == elapsed || !is_off(announced, now, is_first_start) {
+        if now.least == elapsed || !is_off(announced, now, is_first_restart) {
             return;
         }
-        self.planned = is_first_start.then_some(now.most);
-        let why = match is_first_start {
-            true => format!("loading and the first start took {elapsed}"),
-            false => "the run takes longer than was estimated".to_owned(),
+        self.planned = is_first_restart.then_some(now.most);
+        let why = match is_first_restart {
+            true => "after the first restart",
+            false => "the run takes longer than was estimated",
         };
         self.recorder.report(RunEvent::Planned(format!("{why}; left in all: {left}")));
     }

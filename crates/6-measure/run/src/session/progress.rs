@@ -18,7 +18,7 @@ pub enum RunEvent<'a> {
     /// Stacks of the microbenchmark are being sampled, which takes seconds.
     SamplingStacks,
     /// The estimated time of the run, before it starts: in all, and by what it is spent on. Again, that of what is left, if
-    /// it is far off after the first start, or if the run certainly takes longer.
+    /// it is far off after the first restart, or if the run certainly takes longer.
     Planned(String),
     /// A step of a bisect starts or has ended.
     BisectStep(String),
