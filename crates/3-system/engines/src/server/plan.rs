@@ -20,7 +20,8 @@ pub struct DataShape {
 impl DataShape {
     /// Size of all tables at this size of a row with its index entries.
     pub(crate) fn data_bytes(self, row_bytes: u64) -> u64 {
-        row_bytes * self.rows * u64::from(self.tables)
+        let rows = self.rows.saturating_mul(self.tables.into());
+        rows.saturating_mul(row_bytes).min(LARGEST_SIZE)
     }
 }
 
@@ -350,11 +351,11 @@ impl DiskRequest<'_> {
 /// A size in bytes; `None` if it is not one.
 fn parse_size(value: &str, unit: f64) -> Option<u64> {
     let bytes = parse_number(value.trim(), unit)?;
-    (0.0..=LARGEST_SIZE).contains(&bytes).then_some(bytes as u64)
+    (0.0..=LARGEST_SIZE as f64).contains(&bytes).then_some(bytes as u64)
 }
 
 /// No machine has so many bytes, and two of them can be added.
-const LARGEST_SIZE: f64 = (1_u64 << 62) as f64;
+const LARGEST_SIZE: u64 = 1 << 62;
 
 #[cfg(test)]
 mod tests {

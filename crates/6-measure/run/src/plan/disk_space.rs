@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use dbdyno_engines::server::{DataShape, DiskEstimate};
-use dbdyno_spec::experiment::{Candidate, Experiment, InsertBenchmark, System};
+use dbdyno_spec::experiment::{Candidate, Experiment, InsertBenchmark, System, Workload};
 use dbdyno_units::{Bytes, Nanos};
 use dbdyno_workloads::definition::Microbenchmark;
+use dbdyno_workloads::insert::Task;
 use dbdyno_workloads::schema::ROW_BYTES;
 
 use crate::plan::cases::{block_range, keeps_copy};
@@ -72,29 +73,43 @@ impl DiskSpace {
         space
     }
 
-    /// The space for one candidate at a time: its data, a copy, and the next copy.
+    /// The space for one candidate at a time: its data, with logs and system tables of a private server, a copy,
+    /// and the next copy.
     fn of_insert_benchmark(experiment: &Experiment, benchmark: &InsertBenchmark) -> Self {
         let copies = if benchmark.copies { 3 } else { 1 };
-        let data = benchmark.plan.data_bytes().saturating_mul(13) / 10;
-        let (one, all) = (Bytes::from_bytes(data), Bytes::from_bytes(data.saturating_mul(copies)));
+        let tables = Bytes::from_bytes(benchmark.plan.data_bytes().saturating_mul(13) / 10);
+        let Workload { tables: count, rows, .. } = experiment.workload;
+        let shape = DataShape { tables: count, rows, clients: experiment.workload.most_clients() };
+        let steps = benchmark.plan.steps.iter();
+        let times = steps.map(|step| match step.task {
+            Task::Mix(mix) => mix.time,
+            Task::Insert(_) | Task::Index | Task::Settle => Nanos::ZERO,
+        });
+        let writing: Nanos = times.sum();
+        let with_copies = |one: Bytes| Bytes::from_bytes(one.as_bytes().saturating_mul(copies));
         let mut space = Self::default();
         for candidate in &experiment.candidates {
             match &candidate.system {
-                System::Sqlite { .. } => space.embedded = all,
+                System::Sqlite { .. } => space.embedded = with_copies(tables),
                 System::Private(server) => {
+                    let own = &server.configuration;
+                    let of_server =
+                        DiskEstimate::of(server.system, server.engine, shape, own, writing);
+                    let one = tables + of_server.overhead;
                     if let Some(host) = &server.host {
                         // Nothing is copied there: a later session could not use it.
-                        space.on_hosts.insert(host.clone(), one);
+                        let there = space.on_hosts.entry(host.clone()).or_default();
+                        *there = one.max(*there);
                         continue;
                     }
-                    space.servers = all;
+                    space.servers = space.servers.max(with_copies(one));
                 }
                 System::Existing(_) => {
-                    space.existing = one;
+                    space.existing = tables;
                     continue;
                 }
             }
-            space.tables = one;
+            space.tables = tables;
         }
         space
     }
@@ -229,6 +244,17 @@ mod tests {
         let space = DiskSpace::of(&experiment(&inserts));
         assert_eq!(space.on_hosts.len(), 2);
         assert_eq!(space.servers, Bytes::default());
+    }
+
+    #[test]
+    fn insert_benchmark_needs_space_for_the_logs_of_the_largest_server() {
+        let servers = |copies: bool| {
+            let rows = "rows = { i0 = 200_000, i1 = 60_000 }\nrates = 100\nseconds = \"10s\"";
+            let text = format!("[insert_benchmark]\n{rows}\ncopies = {copies}\n{TWO_ENGINES}");
+            mib(&text).1
+        };
+        // InnoDB's redo log, system and undo tablespaces take 352 MiB, the tables 34 MiB.
+        assert_eq!((servers(false), servers(true)), (386, 1_158));
     }
 
     #[test]
