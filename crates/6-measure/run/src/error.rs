@@ -75,6 +75,8 @@ pub enum RunError {
     Candidate {
         candidate: String,
         message: String,
+        /// The message with the lines of logs that were reported with the failure; `None` if it has all.
+        whole: Option<String>,
         /// Whether its source may be the reason.
         may_be_of_source: bool,
     },
@@ -110,26 +112,52 @@ impl RunError {
         self
     }
 
+    /// The message with all lines of logs, for files that are read without the run's output.
+    pub fn whole(&self) -> String {
+        match self {
+            Self::Candidate { whole: Some(whole), .. } => whole.clone(),
+            _ => self.to_string(),
+        }
+    }
+
     /// The baseline failed, so there is nothing to compare with. `measured` is whether the run has any slice or step.
     pub(crate) fn baseline(candidate: &str, at: &str, reason: &str, measured: bool) -> Self {
         let what = format!("the baseline {candidate} failed at {at}: {reason}. Ratios need it");
-        Self::nothing_to_compare(candidate, what, measured)
+        Self::nothing_to_compare(candidate, what, None, measured)
     }
 
-    /// All candidates that were to be compared with the baseline failed, the last of them in this way.
-    pub(crate) fn none_left(failed: &[String], at: &str, reason: &str, measured: bool) -> Self {
+    /// All candidates that were to be compared with the baseline failed, the last of them in this way. `whole` is the
+    /// reason that was reported with the failure, `brief` the same without lines of logs.
+    pub(crate) fn none_left(
+        failed: &[String],
+        at: &str,
+        [brief, whole]: [&str; 2],
+        measured: bool,
+    ) -> Self {
         let (last, who) = match failed {
             [one] => (one.as_str(), "the only candidate besides the baseline"),
             [.., last] => (last.as_str(), "the last candidate besides the baseline"),
             [] => ("", ""),
         };
-        let what = format!("{last}, {who}, failed at {at}: {reason}. Nothing is left to compare");
-        Self::nothing_to_compare(last, what, measured)
+        let what = |reason: &str| {
+            format!("{last}, {who}, failed at {at}: {reason}. Nothing is left to compare")
+        };
+        Self::nothing_to_compare(last, what(brief), Some(what(whole)), measured)
     }
 
-    fn nothing_to_compare(candidate: &str, what: String, measured: bool) -> Self {
-        let message = what + if measured { AFTER_MEASURING } else { BEFORE_MEASURING };
-        Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source: false }
+    fn nothing_to_compare(
+        candidate: &str,
+        message: String,
+        whole: Option<String>,
+        measured: bool,
+    ) -> Self {
+        let advice = if measured { AFTER_MEASURING } else { BEFORE_MEASURING };
+        Self::Candidate {
+            candidate: candidate.to_owned(),
+            message: message + advice,
+            whole: whole.map(|whole| whole + advice),
+            may_be_of_source: false,
+        }
     }
 
     pub(crate) fn load(candidate: &str, source: &WorkerError) -> Self {
@@ -144,7 +172,7 @@ impl RunError {
         let may_be_of_source =
             matches!(source, SamplingError::TooFew { .. } | SamplingError::NotLoaded(_));
         let message = format!("candidate {candidate}: sampling its profile: {source}");
-        Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source }
+        Self::Candidate { candidate: candidate.to_owned(), message, whole: None, may_be_of_source }
     }
 
     /// A candidate's server could not be found or set up.
@@ -155,11 +183,16 @@ impl RunError {
         }
         let message = format!("candidate {candidate}: {source}");
         let may_be_of_source = source.is_here();
-        Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source }
+        Self::Candidate { candidate: candidate.to_owned(), message, whole: None, may_be_of_source }
     }
 
     fn of_source(candidate: &str, message: String) -> Self {
-        Self::Candidate { candidate: candidate.to_owned(), message, may_be_of_source: true }
+        Self::Candidate {
+            candidate: candidate.to_owned(),
+            message,
+            whole: None,
+            may_be_of_source: true,
+        }
     }
 
     pub(crate) fn access(failures: &[(String, WorkerError)]) -> Self {
@@ -277,7 +310,8 @@ mod tests {
     fn resume_is_advised_only_if_something_was_measured() {
         let all = |measured| {
             let failed = ["b".to_owned(), "c".to_owned()];
-            let none_left = RunError::none_left(&failed, "starting", "it exited", measured);
+            let reasons = ["it exited", "it exited; its log:\nunknown variable"];
+            let none_left = RunError::none_left(&failed, "starting", reasons, measured);
             [RunError::baseline("a", "starting", "it exited", measured), none_left]
         };
         for (error, names) in all(false).iter().zip(["the baseline a failed", "c, the last"]) {
@@ -288,5 +322,15 @@ mod tests {
         for error in all(true) {
             assert!(error.to_string().contains("fix it and continue with --resume"), "{error}");
         }
+        // The terminal has shown the log before.
+        let [baseline, none_left] = all(false);
+        assert_eq!(baseline.whole(), baseline.to_string());
+        assert!(!none_left.to_string().contains("unknown variable"), "{none_left}");
+        let whole = none_left.whole();
+        assert!(
+            whole.contains("starting: it exited; its log:\nunknown variable. Nothing"),
+            "{whole}"
+        );
+        assert!(whole.contains("correct the cause"), "{whole}");
     }
 }

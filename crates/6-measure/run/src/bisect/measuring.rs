@@ -183,7 +183,9 @@ fn failure_of(name: &str, error: &RunError) -> Option<String> {
             [(candidate, refusal)] if is_of(candidate) => refusal.clone(),
             _ => return None,
         },
-        RunError::Candidate { candidate, message, may_be_of_source: true } if is_of(candidate) => {
+        RunError::Candidate { candidate, message, may_be_of_source: true, .. }
+            if is_of(candidate) =>
+        {
             message.clone()
         }
         _ => return None,

@@ -198,8 +198,9 @@ impl<'a> Recorder<'a> {
         if instance.candidate.role == Role::Candidate && !self.failed.contains(candidate) {
             self.failed.push(candidate.clone());
             if self.failed.len() == self.compared {
-                let (at, reason) = (&failure.at, error.brief());
-                return Err(RunError::none_left(&self.failed, at, &reason, measured));
+                let brief = error.brief();
+                let reasons = [brief.as_str(), failure.reason.as_str()];
+                return Err(RunError::none_left(&self.failed, &failure.at, reasons, measured));
             }
         }
         Ok(())

@@ -113,7 +113,7 @@ pub fn write_failure(gate: &Gate, directory: &Path, error: &RunError) -> Result<
         RunError::Candidate { candidate, .. } => Some(candidate.as_str()),
         _ => None,
     };
-    let xml = gate::junit_of_failure(candidate, &error.to_string(), &run.name()?);
+    let xml = gate::junit_of_failure(candidate, &error.whole(), &run.name()?);
     write_junit(xml, files_of(directory, None)?.as_ref())
 }
 

@@ -610,6 +610,7 @@ fn rejected_setting_ends_the_run_with_the_server_log() {
     let xml = std::fs::read_to_string(test.out().join("junit.xml")).unwrap();
     assert!(xml.contains("<testcase classname=\"wrong\""), "{xml}");
     assert!(xml.contains("<error message=\"wrong, the only candidate"), "{xml}");
+    assert!(xml.contains("unknown variable") && xml.contains("(my.cnf:3)"), "{xml}");
     // The baseline alone is not measured.
     finished.assert_prints("wrong, the only candidate besides the baseline, failed at starting");
     finished.assert_prints("Nothing was measured: correct the cause");
