@@ -73,6 +73,20 @@ impl ServerSystem {
         all.find(|(_, version)| *version == series).map(|(name, _)| *name)
     }
 
+    /// The suite of Debian that still changes and has this series of the server or a newer one.
+    pub fn changing_suite_with(self, series: &str) -> Option<&'static str> {
+        let mut all = self.facts().least_series.iter();
+        all.find(|(_, version)| *version == series).map(|(name, _)| *name)
+    }
+
+    /// The series of the server in a suite of Debian in words, such as `10.5` or `9.7 or newer`; `None` if unknown.
+    pub fn describe_series_in(self, suite: &str) -> Option<String> {
+        let mut changing = self.facts().least_series.iter();
+        let least = changing.find(|(name, _)| *name == suite);
+        let or_newer = || Some(format!("{} or newer", least?.1));
+        self.series_in(suite).map(str::to_owned).or_else(or_newer)
+    }
+
     /// The storage engines that can be selected; empty if there is no choice.
     pub const fn storage_engines(self) -> &'static [StorageEngine] {
         self.facts().storage_engines
@@ -103,6 +117,8 @@ pub struct SystemFacts {
     pub suites: &'static [&'static str],
     /// The series of the server in each suite that has been released: suite and version.
     series: &'static [(&'static str, &'static str)],
+    /// The series that suites which still change have at least, where it matters: suite and version.
+    least_series: &'static [(&'static str, &'static str)],
     /// An example of `source` in an experiment.
     pub example_source: &'static str,
     /// How the values false and true are written in its configuration file.
@@ -129,6 +145,7 @@ const MARIADB: SystemFacts = SystemFacts {
     storage_engines: ENGINES,
     suites: &SUITES,
     series: &[("bullseye", "10.5"), ("bookworm", "10.11"), ("trixie", "11.8")],
+    least_series: &[],
     example_source: "debian = \"mariadb\", suite = \"bookworm\"",
     booleans: ["OFF", "ON"],
     option_groups: [
@@ -144,6 +161,7 @@ const MYSQL: SystemFacts = SystemFacts {
     title: "MySQL",
     suites: &["sid"],
     series: &[],
+    least_series: &[("sid", "9.7")],
     example_source: "debian = \"mysql-9.7\", suite = \"sid\"",
     option_groups: [&["mysqld", "server"], &["mysqld"]],
     ..MARIADB
@@ -159,6 +177,7 @@ const POSTGRESQL: SystemFacts = SystemFacts {
     storage_engines: &[],
     suites: &SUITES,
     series: &[("bullseye", "13"), ("bookworm", "15"), ("trixie", "17")],
+    least_series: &[],
     example_source: "debian = \"postgresql-15\", suite = \"bookworm\"",
     booleans: ["off", "on"],
     option_groups: [&[], &[]],

@@ -302,13 +302,19 @@ impl<'w> Reader<'w, '_> {
             true => format!("Debian's {name} has no packages of {}", system.title()),
             false => format!("no release `{name}` of {} is installed or known", system.title()),
         };
-        let help = match nearest(name, valid.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`? `dbdyno list releases` shows all"),
-            None => {
+        let near = nearest(name, valid.iter().copied());
+        let help = match (system.changing_suite_with(name), near) {
+            (Some(suite), _) => {
+                format!("Debian's {suite} has {name} or newer: write `{}@{suite}`", system.name())
+            }
+            (None, Some(near)) => {
+                format!("did you mean `{near}`? `dbdyno list releases` shows all")
+            }
+            (None, None) => {
                 let here = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
                 let suites: Vec<String> = suites
                     .iter()
-                    .map(|suite| match system.series_in(suite) {
+                    .map(|suite| match system.describe_series_in(suite) {
                         Some(series) => format!("{series} ({suite})"),
                         None => (*suite).to_owned(),
                     })

@@ -228,7 +228,7 @@ fn releases() -> String {
 /// A suite as it is written into an experiment, with the version that it has.
 fn suite_with_version(system: System, suite: &str) -> String {
     let server = ServerSystem::by_name(system.name());
-    match server.and_then(|server| server.series_in(suite)) {
+    match server.and_then(|server| server.describe_series_in(suite)) {
         Some(version) => format!("\"{suite}\" ({version})"),
         None => format!("\"{suite}\""),
     }

@@ -231,7 +231,8 @@ fn installed_releases_are_listed_and_found_by_name() {
         command.args(["list", "releases"]).env("HOME", test.path()).env_remove("SANDBOX_BINARY");
         finish(command)
     };
-    list().assert_code(0).assert_prints("release = \"8.0.99\"").assert_prints("mysql \"sid\"");
+    list().assert_code(0).assert_prints("release = \"8.0.99\"");
+    list().assert_prints("mysql \"sid\" (9.7 or newer)");
     list().assert_prints("release = \"mysql-8.0.33\" 528 MiB");
     let check = |name: &str| {
         let text = format!(
