@@ -116,7 +116,7 @@ pub struct History {
 #[command(after_help = "Examples:\n  \
     dbdyno import published.tsv --out results/published\n  \
     dbdyno import a.point-query.txt b.point-query.txt --baseline a\n\n\
-    A table is tab-separated, with one line per microbenchmark and one column of QPS per \
+    A table (tabs, CSV or Markdown) has one line per microbenchmark and one column of QPS per \
     candidate. Its first column of figures is the baseline, unless --baseline names another. \
     Files with output of sysbench or pgbench are named CANDIDATE.MICROBENCHMARK.txt; \
     repeated runs are named CANDIDATE.MICROBENCHMARK.1.txt and so on.")]
