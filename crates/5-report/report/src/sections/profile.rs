@@ -7,11 +7,13 @@ use dbdyno_units::{Share, grouped};
 use super::{Block, Chart, Output, Section, csv_of_rows, instructions};
 use crate::assemble::profile::share_of_differences;
 use crate::charts::flame::Flame;
-use crate::figures::{number, percent, plus_minus, ratio, signed_us, size_of, tiny, us};
+use crate::figures::{
+    number, percent, percent_change, plus_minus, ratio, signed_us, size_of, tiny, us,
+};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
-    CounterFigure, LeastCertain, MicrobenchmarkRows, ProfileDifference, ProfileRow,
+    CounterFigure, LeastCertain, Metric, MicrobenchmarkRows, ProfileDifference, ProfileRow,
     RelativeCounter, Report, Role, Verdict,
 };
 
@@ -217,20 +219,55 @@ impl Explained<'_> {
             "{candidate} needs {} µs {word} CPU time per query than {baseline} ({own} against {base}",
             us(self.difference_us().abs())
         );
-        match self.profile.interval_us {
-            None => format!("{needs}; too few blocks for an interval)"),
-            Some(ends) if self.is_certain() => {
-                let mut ends = ends.map(|end| (sign * end).max(0.0));
+        match (self.profile.interval_us, self.why_other_verdict()) {
+            (None, _) => format!("{needs}; too few blocks for an interval)"),
+            (Some(_), Some(reason)) if self.is_certain() => format!("{needs}; {reason})"),
+            (Some(ends), _) if self.is_certain() => {
+                let mut ends = ends.map(|end| sign * end);
                 ends.sort_unstable_by(f64::total_cmp);
                 format!("{needs}; 95%: {} to {})", us(ends[0]), us(ends[1]))
             }
-            Some([low, high]) => format!(
+            (Some([low, high]), reason) => format!(
                 "no certain difference in CPU time per query between {candidate} and {baseline} \
-                 ({own} against {base} µs; 95%: {} to {})",
+                 ({own} against {base} µs; 95%: {} to {}{})",
                 signed_us(low),
-                signed_us(high)
+                signed_us(high),
+                reason.map_or_else(String::new, |reason| format!("; {reason}"))
             ),
         }
+    }
+
+    /// Why the verdict is not the one that the interval suggests; `None` if it is. The interval is around the difference
+    /// of sums over slices, to which rows add up; the verdict is that of the median ratio, as in all reports.
+    fn why_other_verdict(&self) -> Option<String> {
+        let ([low, high], cpu) = (self.profile.interval_us?, self.row.relative_cpu?);
+        let is_expected = match self.row.cpu_verdict {
+            Verdict::Worse => low > 0.0,
+            Verdict::Better => high < 0.0,
+            Verdict::Failed => return Some("one of them failed".to_owned()),
+            _ => low <= 0.0 && high >= 0.0,
+        };
+        if is_expected {
+            return None;
+        }
+        let [median, low, high] = [cpu.median, cpu.low, cpu.high].map(percent_change);
+        let of_ratio = format!(
+            "the verdict is by the median ratio, with CPU time between slices: {median}, 95%: \
+             {low} to {high}"
+        );
+        let floor = self.report.floor_of(Metric::Cpu, self.member);
+        let Some(floor) = floor.filter(|_| !self.is_certain() && !cpu.contains_one()) else {
+            return Some(of_ratio);
+        };
+        let own = self.member.control().and_then(|row| row.counted(Metric::Cpu));
+        let is_own = own.is_some_and(|own| own.distance() >= floor.as_fraction());
+        let typically = if is_own { "" } else { "typically " };
+        let floor_us = floor.as_fraction() * self.profile.total_us[1];
+        let of_control = format!("the control {typically}differs by {} µs", us(floor_us));
+        Some(match self.difference_us().abs() <= floor_us {
+            true => of_control,
+            false => format!("{of_ratio}; {of_control}"),
+        })
     }
 
     /// The largest certain differences in a few lines.

@@ -948,6 +948,37 @@ fn why_shows_the_control_only_if_it_is_named() {
 }
 
 #[test]
+fn why_gives_the_reason_if_the_interval_suggests_another_verdict() {
+    let mut report = sample::profiled(&["scan_range=100"]);
+    report.cpu_noise.as_mut().unwrap().typical = dbdyno_units::Share::from_percent(6.0);
+    let mut answer = |verdict: Verdict, us: [f64; 2], ends: [f64; 2], ratio: [f64; 3]| {
+        let row = &mut report.microbenchmarks[0].rows[0];
+        let [low, median, high] = ratio.map(dbdyno_units::Ratio::new);
+        (row.cpu_verdict, row.relative_cpu) = (verdict, Some(sample::interval(median, low, high)));
+        let profile = row.profile.as_mut().unwrap();
+        (profile.total_us, profile.interval_us) = (us, Some(ends));
+        let text = explain(&report, None, false);
+        let (title, _) = text.split_once("\n\n").unwrap();
+        title.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (noise, ends) = (Verdict::WithinNoise, [-2.67, -1.87]);
+    let text = answer(noise, [52.4, 54.7], ends, [0.952, 0.96, 0.966]);
+    let control = "95%: −2.67 to −1.87; the control typically differs by 3.28 µs)";
+    assert!(text.ends_with(control), "{text}");
+    let ratio = "the verdict is by the median ratio, with CPU time between slices: ";
+    let text = answer(noise, [52.4, 54.7], ends, [0.984, 0.994, 1.012]);
+    let of_ratio = format!("; {ratio}−0.6%, 95%: −1.6% to +1.2%)");
+    assert!(text.ends_with(&of_ratio), "{text}");
+    let text = answer(noise, [50.4, 54.7], [-4.5, -4.1], [0.984, 0.986, 0.988]);
+    assert!(text.ends_with("−1.2%; the control typically differs by 3.28 µs)"), "{text}");
+    let text = answer(Verdict::Better, [52.4, 54.4], [-4.67, 1.25], [0.904, 0.94, 0.992]);
+    let of_ratio = format!("µs less CPU time per query than innodb (52.4 against 54.4; {ratio}");
+    assert!(text.contains(&of_ratio) && text.ends_with("−9.6% to −0.8%)"), "{text}");
+    let text = answer(noise, [54.4, 54.7], [-0.6, 0.1], [0.99, 0.995, 1.002]);
+    assert!(text.ends_with("µs; 95%: −0.600 to +0.100)"), "{text}");
+}
+
+#[test]
 fn why_of_many_microbenchmarks_is_short() {
     let names = ["scan_range=100", "insert_range=100", "hot-points_range=100", "delete_range=100"];
     let report = sample::profiled(&names);
