@@ -233,7 +233,7 @@ pub(crate) mod tests {
         assert!(table[1][2].starts_with('+') && table[1][2].contains("(±"), "{table:?}");
         assert!(table[1][3].contains("storage engine: read path +"), "{table:?}");
         assert!(table[1][4].contains("rocksdb::DBIter::Next +"), "{table:?}");
-        assert_eq!(table[1][4].matches("%)").count(), 5, "{table:?}");
+        assert_eq!(table[1][4].matches('%').count(), 5, "{table:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::f64::consts::SQRT_2;
 use dbdyno_profile::{Layers, TitledStacks, Titles, kernel_entry};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role};
 use dbdyno_stats::{false_discovery_level, median};
-use dbdyno_types::profile::{Frame, Function, Profile};
+use dbdyno_types::profile::{Frame, Function, ModuleBuild, Profile};
 use dbdyno_units::{Nanos, Ratio, Share};
 
 use super::{Measured, Slice};
@@ -240,6 +240,7 @@ pub(crate) fn difference(
         functions,
         with_callees,
         unknown,
+        unnamed: [0, 1].map(|side| unnamed(starts, side)),
         least: least_certain(&added, deviations),
         stacks: [0, 1].map(|side| stacks(starts, side, titles)),
         instructions: None,
@@ -254,6 +255,26 @@ pub(crate) fn share_of_differences(
     let size = |row: &ProfileRow| row.difference().abs();
     let all: f64 = rows.iter().map(size).sum();
     let part: f64 = rows.iter().filter(of).map(size).sum();
+    Share::from_fraction(if all > 0.0 { part / all } else { 0.0 })
+}
+
+/// The share of one side's CPU time in functions without a name, in files of which the other does not run the same build.
+fn unnamed(starts: &[[Sampled<'_>; 2]], side: usize) -> Share {
+    let (mut part, mut all) = (0.0, 0.0);
+    for pair in starts {
+        let (Sampled { cpu, profile }, other) = (&pair[side], pair[1 - side].profile);
+        let is_other_build = |one: &ModuleBuild| !other.modules.contains(one);
+        let is_unnamed = |frame: &Frame| {
+            let Function { module, name, .. } = &profile.functions[*frame as usize];
+            let mut builds = profile.modules.iter().filter(|one| one.module == *module);
+            name.is_none() && builds.any(is_other_build)
+        };
+        let stacks = profile.stacks.iter();
+        let of_stacks = stacks.filter(|stack| stack.frames.first().is_some_and(is_unnamed));
+        let samples: u64 = of_stacks.map(|stack| stack.samples).sum();
+        part += cpu * samples as f64 / samples_of(profile) as f64;
+        all += *cpu;
+    }
     Share::from_fraction(if all > 0.0 { part / all } else { 0.0 })
 }
 

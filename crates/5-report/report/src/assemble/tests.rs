@@ -1068,6 +1068,7 @@ fn rows_of_a_profile_add_up_to_the_measured_difference() {
     assert_eq!(profile.system_calls[0].name, "kernel: futex");
     let below = profile.functions.iter().find(|one| one.name == "unnamed below row_search_mvcc");
     assert!(below.is_some_and(|one| one.baseline_us == 0.0), "{:?}", profile.functions);
+    assert_eq!(profile.unnamed.map(|share| share.as_percent().round()), [18.0, 0.0]);
     assert_eq!(profile.asked_cpu, Some(Nanos::from_secs(4)));
     assert_eq!(profile.sampled_cpu, [2, 3].map(|starts| Nanos::from_millis(600 * starts)));
 }

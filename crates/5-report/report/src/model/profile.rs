@@ -32,6 +32,9 @@ pub struct ProfileDifference {
     pub with_callees: Vec<ProfileRow>,
     /// The part of the differences of functions, without their signs, in those with neither a name nor a source file.
     pub unknown: Share,
+    /// Share of the CPU time in functions without a name, in files of which the other does not run the same build: they
+    /// may be functions that the other has names of.
+    pub unnamed: [Share; 2],
     pub least: LeastCertain,
     /// What the functions execute; `None` if it was not to be counted.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -29,8 +29,13 @@ const EVERYTHING: f64 = 0.9;
 /// Share of the CPU time that was to be sampled from which on it was sampled.
 const ENOUGH_SAMPLED: f64 = 0.95;
 
+/// From this share of a side's CPU time in functions without a name on, samples on one side only tell little.
+const MUCH_UNNAMED: f64 = 0.05;
+
 /// So many functions are shown where none certainly differs.
 const UNCERTAIN: usize = 3;
+
+const ONE_SIDE: &str = "one side only";
 
 const LONGEST_IN_TABLE: usize = 44;
 
@@ -180,7 +185,7 @@ pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) ->
         let mut tables = one.tables(ON_PAGE).into_iter();
         blocks.extend(tables.next().map(|(table, ..)| Block::Table(table)));
         let functions = tables.flat_map(|(table, title, about)| {
-            [Block::Title(title.to_owned(), about.to_owned()), Block::Table(table)]
+            [Block::Title(title.to_owned(), about), Block::Table(table)]
         });
         let candidate = &one.row.candidate;
         let all_functions = Text::new("functions.csv has all functions.").style(Style::Dim);
@@ -278,19 +283,50 @@ impl Explained<'_> {
         let fact = |(label, rows, most): (&str, &Vec<ProfileRow>, usize)| {
             Fact::new(label, self.list(rows, most).unwrap_or_else(none))
         };
-        Facts::new(parts.map(fact)).indent(2)
+        let unnamed = self.unnamed().map(|text| Fact::new("unnamed", text));
+        Facts::new(parts.into_iter().map(fact).chain(unnamed)).indent(2)
     }
 
     /// The certain differences among rows, the largest first; `None` without any.
     fn list(&self, rows: &[ProfileRow], most: usize) -> Option<String> {
         let text = |one: &ProfileRow| {
             let name = cut(&one.name, LONGEST_IN_SENTENCE);
-            let share = self.share(one.difference()).map(|share| format!(" ({share})"));
-            format!("{name} {}{}", signed_us(one.difference()), share.unwrap_or_default())
+            let remark = self.of_certain(one).map(|remark| format!(" ({remark})"));
+            format!("{name} {}{}", signed_us(one.difference()), remark.unwrap_or_default())
         };
-        let certain: Vec<String> =
-            rows.iter().filter(|one| one.certain).take(most).map(text).collect();
+        let certain: Vec<String> = self.certain(rows.iter(), most).into_iter().map(text).collect();
         (!certain.is_empty()).then(|| certain.join(", "))
+    }
+
+    /// The largest certain differences; with many functions without a name, as many of one side only after the others.
+    fn certain<'p>(
+        &self,
+        rows: impl Iterator<Item = &'p ProfileRow>,
+        most: usize,
+    ) -> Vec<&'p ProfileRow> {
+        let is_sure = |one: &&ProfileRow| self.only(one) != Some(ONE_SIDE);
+        let (first, last): (Vec<&ProfileRow>, Vec<&ProfileRow>) =
+            rows.filter(|one| one.certain).partition(is_sure);
+        first.into_iter().take(most).chain(last.into_iter().take(most)).collect()
+    }
+
+    /// Where a function with samples on one side only may be on the other; `None` if nearly all have a name.
+    fn unnamed(&self) -> Option<String> {
+        let names = [&self.row.candidate, &self.report.baseline];
+        let text = |side: usize| {
+            let share = self.profile.unnamed[side];
+            (share.as_fraction() > MUCH_UNNAMED).then(|| {
+                format!(
+                    "{} of {}’s time is in functions without a name: what is only named in {} may \
+                     be there",
+                    percent(share),
+                    names[side],
+                    names[1 - side]
+                )
+            })
+        };
+        let texts: Vec<String> = [0, 1].into_iter().filter_map(text).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 
     /// A part of the difference in percent; `None` if there may be no difference.
@@ -304,7 +340,7 @@ impl Explained<'_> {
     }
 
     /// Tables of layers, system calls, functions, and functions with what they call, with their titles.
-    fn tables(&self, extent: Extent) -> Vec<(Table, &'static str, &'static str)> {
+    fn tables(&self, extent: Extent) -> Vec<(Table, &'static str, String)> {
         let ProfileDifference { layers, system_calls, functions, with_callees, .. } = self.profile;
         let total_us = self.profile.total_us;
         let everything = extent == Extent::Everything;
@@ -315,42 +351,42 @@ impl Explained<'_> {
         let mut of_layers = self.table("layer", &shown);
         self.add_others(&mut of_layers, "layers", layers, shown.len());
         of_layers.push(self.sum());
-        let mut tables = vec![(of_layers, "layers", "µs per query")];
+        let mut tables = vec![(of_layers, "layers", "µs per query".to_owned())];
         let shown: Vec<&ProfileRow> =
             system_calls.iter().filter(|one| everything || one.certain).collect();
         if !shown.is_empty() {
             let mut of_calls = self.table("system call", &shown);
             self.add_others(&mut of_calls, "entries", system_calls, shown.len());
-            tables.push((of_calls, "kernel", "µs per query, by system call"));
+            tables.push((of_calls, "kernel", "µs per query, by system call".to_owned()));
         }
         let most = match extent {
             Extent::Largest(most) => most,
             Extent::Everything => usize::MAX,
         };
-        let certain = functions.iter().filter(|one| one.certain);
         let mut shown: Vec<&ProfileRow> = match everything {
             true => functions.iter().collect(),
-            false => certain.take(most).collect(),
+            false => self.certain(functions.iter(), most),
         };
         if shown.is_empty() {
             shown = functions.iter().take(UNCERTAIN).collect();
         }
         let mut of_functions = self.table("function", &shown);
         self.add_others(&mut of_functions, "functions", functions, shown.len());
-        tables.push((of_functions, "functions", "µs per query, without what they call"));
+        let mut about = "µs per query, without what they call".to_owned();
+        about.extend(self.unnamed().map(|unnamed| format!("; {unnamed}")));
+        tables.push((of_functions, "functions", about));
         let is_nearly_all = |time: f64, total: f64| time == 0.0 || time >= EVERYTHING * total;
         let has_everything = |one: &&ProfileRow| {
             is_nearly_all(one.us, total_us[0]) && is_nearly_all(one.baseline_us, total_us[1])
         };
-        let explaining = with_callees.iter().filter(|one| one.certain && !has_everything(one));
-        let shown: Vec<&ProfileRow> = explaining.take(most).collect();
+        let shown = self.certain(with_callees.iter().filter(|one| !has_everything(one)), most);
         if !shown.is_empty() {
             let about =
                 "µs per query; certain differences, without functions that have 90% of the time";
             tables.push((
                 self.table("with what it calls", &shown),
                 "functions with what they call",
-                about,
+                about.to_owned(),
             ));
         }
         tables
@@ -430,13 +466,23 @@ impl Explained<'_> {
         if !one.certain {
             return "within noise".to_owned();
         }
-        let only = match (one.us > 0.0, one.baseline_us > 0.0) {
-            (true, false) => Some("new".to_owned()),
-            (false, true) => Some("gone".to_owned()),
-            _ => None,
-        };
+        self.of_certain(one).unwrap_or_else(|| "certain".to_owned())
+    }
+
+    fn of_certain(&self, one: &ProfileRow) -> Option<String> {
+        let only = self.only(one).map(str::to_owned);
         let parts: Vec<String> = self.share(one.difference()).into_iter().chain(only).collect();
-        if parts.is_empty() { "certain".to_owned() } else { parts.join(", ") }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// What a row is that has samples on one side only: not new or gone if it may be in functions without a name.
+    fn only(&self, one: &ProfileRow) -> Option<&'static str> {
+        match (one.us > 0.0, one.baseline_us > 0.0) {
+            (true, true) | (false, false) => None,
+            _ if self.unnamed().is_some() => Some(ONE_SIDE),
+            (true, false) => Some("new"),
+            (false, true) => Some("gone"),
+        }
     }
 
     fn flame_graphs(&self, with_baseline: bool) -> Option<Block> {

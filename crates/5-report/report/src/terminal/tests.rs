@@ -979,6 +979,26 @@ fn why_gives_the_reason_if_the_interval_suggests_another_verdict() {
 }
 
 #[test]
+fn function_of_one_side_is_neither_new_nor_gone_if_it_may_have_no_name_in_the_other() {
+    let mut report = sample::profiled(&["scan_range=100"]);
+    let functions = |text: &str| {
+        let (_, functions) = text.split_once("without what they call").unwrap();
+        let memcpy = functions.find("memcpy").unwrap();
+        (functions.find("rocksdb::DBIter::Next").unwrap() < memcpy, text.contains(", gone"))
+    };
+    assert_eq!(functions(&explain(&report, None, false)), (true, true));
+    let profile = report.microbenchmarks[0].rows[0].profile.as_mut().unwrap();
+    profile.unnamed = [0.4, 0.04].map(dbdyno_units::Share::from_fraction);
+    let text = explain(&report, None, false);
+    assert_eq!(functions(&text), (false, false));
+    assert!(text.contains("%, one side only") && !text.contains(", new"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let about = "without what they call; 40% of myrocks’s time is in functions without a name: what \
+                 is only named in innodb may be there ";
+    assert!(words.contains(about), "{text}");
+}
+
+#[test]
 fn why_of_many_microbenchmarks_is_short() {
     let names = ["scan_range=100", "insert_range=100", "hot-points_range=100", "delete_range=100"];
     let report = sample::profiled(&names);
