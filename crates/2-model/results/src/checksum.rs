@@ -1,6 +1,8 @@
 //! Checksums of the rows with figures and of what they depend on. SQLite checks the structure of its file, but not the
 //! values: a bit that flips in one of them would change a figure, and nothing would say so.
 
+use std::cell::Cell;
+
 use crc32fast::Hasher;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, Error, Result, Row, Statement, params};
@@ -32,10 +34,29 @@ pub(crate) fn changed(row: &Row<'_>, table: &'static str, key: &[&str]) -> Error
     Error::FromSqlConversionFailure(0, Type::Null, Box::new(ChangedRow { table, key }))
 }
 
+/// A column of a query.
+struct Column {
+    name: String,
+    /// The same name in the code, once it was compared: then its address suffices.
+    in_code: Cell<Option<&'static str>>,
+    /// The beginning of the checksum of its values; `None` if it is no part of it.
+    start: Option<Hasher>,
+}
+
+impl Column {
+    fn is(&self, name: &'static str) -> bool {
+        let is_known = self.in_code.get().is_some_and(|known| std::ptr::eq(known, name));
+        let is_it = is_known || self.name == name;
+        if is_it && !is_known {
+            self.in_code.set(Some(name));
+        }
+        is_it
+    }
+}
+
 /// The columns of a query, which are the same for all of its rows.
 pub(crate) struct Layout {
-    /// With the beginning of the checksum of their values; None for those that are no part of it.
-    columns: Vec<(String, Option<Hasher>)>,
+    columns: Vec<Column>,
     /// The position of the checksum, which runs of earlier versions lack.
     checksum: Option<usize>,
 }
@@ -49,16 +70,21 @@ impl Layout {
     pub fn of(query: &Statement<'_>) -> Self {
         let names = query.column_names();
         // The ID is unknown before the row is stored.
-        let start = |name| (!["id", "checksum"].contains(&name)).then(|| after(name));
-        let columns: Vec<_> = names.map(|name| (name.to_owned(), start(name))).collect();
-        let checksum = columns.iter().position(|(name, _)| name == "checksum");
+        let start = |name: &str| (!["id", "checksum"].contains(&name)).then(|| after(name));
+        let column = |name: &str| Column {
+            name: name.to_owned(),
+            in_code: Cell::new(None),
+            start: start(name),
+        };
+        let columns: Vec<Column> = names.map(column).collect();
+        let checksum = columns.iter().position(|column| column.name == "checksum");
         Self { columns, checksum }
     }
 
     /// The position of a column. Records list their columns nearly in the table's order, so that it is mostly the one
     /// at `next`.
-    pub fn position(&self, next: &mut usize, column: &str) -> Result<usize> {
-        let is_it = |(name, _): &(String, Option<Hasher>)| name == column;
+    pub fn position(&self, next: &mut usize, column: &'static str) -> Result<usize> {
+        let is_it = |one: &Column| one.is(column);
         let found = match self.columns.get(*next).is_some_and(is_it) {
             true => *next,
             false => {
@@ -86,8 +112,8 @@ impl Layout {
     /// The checksum of a row of `SELECT *`.
     fn of_row(&self, row: &Row<'_>) -> Result<u32> {
         let mut sum: u32 = 0;
-        for (index, (_, start)) in self.columns.iter().enumerate() {
-            if let Some(start) = start {
+        for (index, column) in self.columns.iter().enumerate() {
+            if let Some(start) = &column.start {
                 sum = sum.wrapping_add(of_value_after(start, row.get_ref(index)?));
             }
         }
