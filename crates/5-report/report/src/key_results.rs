@@ -69,7 +69,7 @@ pub(crate) struct Finding {
     /// difference may be noise.
     pub(crate) control: Option<Ratio>,
     /// The median ratio of CPU time without a server's work between slices, if `interval` does not contain it: then
-    /// background work makes the difference, which may vary from start to start.
+    /// background work changes the difference, and may vary from start to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) without_background: Option<Ratio>,
     /// The microbenchmarks, if others of the group are judged by another metric.
@@ -211,7 +211,9 @@ impl Finding {
             all.iter()
                 .any(|one| one.background_share().is_some_and(|share| share > MUCH_BACKGROUND))
         };
-        let ratios: Vec<f64> = measured.filter(|one| is_much(one)).filter_map(ratio).collect();
+        let all: Vec<&Measured<'_>> = measured.collect();
+        all.iter().find(|one| is_much(one))?;
+        let ratios: Vec<f64> = all.into_iter().filter_map(ratio).collect();
         let ratio = Ratio::new(median(&ratios)?);
         (self.is_difference() && (ratio < low || ratio > high)).then_some(ratio)
     }

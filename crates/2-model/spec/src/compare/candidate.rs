@@ -195,7 +195,7 @@ impl<'w> Reader<'w, '_> {
             return None;
         };
         let text = self.word.text;
-        let path = text.rfind('@').unwrap_or(end);
+        let path = text[..text.find('{').unwrap_or(text.len())].rfind('@').unwrap_or(end);
         let key = KEYS.iter().filter_map(|key| text[path..].find(&format!(":{}=", key.name))).min();
         if let Some(at) = key.into_iter().chain(text[path..].find('{')).min() {
             let message = "a server with a URL has no keys and settings here";

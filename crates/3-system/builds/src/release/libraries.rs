@@ -71,6 +71,7 @@ pub(super) fn complete(
                 }
                 None if required => return Err(lacking(fetching, &name)),
                 None => {
+                    (fetching.report)(format!("this machine does not have {name}"));
                     left.insert(name);
                 }
             }

@@ -254,7 +254,13 @@ impl Execution<'_> {
         let code = match outcome {
             Outcome::Complete { failures } => {
                 let files = files_of(self.directory, None)?;
-                let judged = gate::judge(&self.options.gate, &report, files.as_ref())?;
+                let judged = match gate::judge(&self.options.gate, &report, files.as_ref()) {
+                    Ok(judged) => judged,
+                    Err(error) => {
+                        exported.unwrap_or_else(|first| output::note(&first.to_string()));
+                        return Err(error);
+                    }
+                };
                 if failures > 0 {
                     output::note(&format!("{failures} failures, see the report above"));
                 }
