@@ -100,6 +100,18 @@ fn difference_in_work_between_slices_is_named() {
     let found = of(12.0, 0.3, [0.499, 0.619, 0.767]);
     assert_eq!(found, [format!("{less}; no difference without background work")]);
     assert_eq!(of(0.5, 0.3, [0.499, 0.619, 0.767]), [less], "little");
+    // One of three microbenchmarks does not change the median of the group.
+    let mut report = report("insert_range=100", SAME, [0.499, 0.619, 0.767]);
+    let one = report.microbenchmarks.remove(0);
+    for (background, own) in [(12.0, 20.3), (0.3, 12.68), (0.3, 12.68)] {
+        let mut one = one.clone();
+        one.baseline.cpu_us_per_query = Some(20.0 + background);
+        one.baseline.background_cpu_us_per_query = Some(background);
+        one.rows[0].absolute.cpu_us_per_query = Some(own);
+        one.rows[0].absolute.background_cpu_us_per_query = Some(0.3);
+        report.microbenchmarks.push(one);
+    }
+    assert_eq!(words(&report), [less]);
 }
 
 #[test]
