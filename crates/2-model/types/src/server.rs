@@ -126,11 +126,30 @@ pub struct SystemFacts {
     /// The groups of an option file that the server reads, and those that it reads with a version, as in
     /// `[mysqld-8.0]`; none if the file has no groups.
     pub option_groups: [&'static [&'static str]; 2],
-    /// Typical times on an idle machine with an SSD: to start and stop a server, and to create an empty one and start
-    /// it for loading.
-    pub typical_times: [Nanos; 2],
+    pub typical_times: TypicalTimes,
     /// Whether it is configured by its own script, with options of the user, and compiled without TLS.
     pub has_configure: bool,
+}
+
+/// Typical times on an idle machine with an SSD.
+#[derive(Clone, Copy, Debug)]
+pub struct TypicalTimes {
+    /// To stop a server that has only read, and to start it.
+    pub restart: Nanos,
+    /// The same after writes, which are flushed before.
+    pub restart_after_writes: Nanos,
+    /// To create an empty server and start it for loading.
+    pub create: Nanos,
+}
+
+impl TypicalTimes {
+    const fn of_millis(restart: u64, restart_after_writes: u64, create: u64) -> Self {
+        Self {
+            restart: Nanos::from_millis(restart),
+            restart_after_writes: Nanos::from_millis(restart_after_writes),
+            create: Nanos::from_millis(create),
+        }
+    }
 }
 
 const ENGINES: &[StorageEngine] = &[StorageEngine::InnoDb, StorageEngine::MyRocks];
@@ -152,7 +171,7 @@ const MARIADB: SystemFacts = SystemFacts {
         &["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera"],
         &["mysqld", "mariadb", "mariadbd"],
     ],
-    typical_times: [Nanos::from_millis(1200), Nanos::from_millis(3000)],
+    typical_times: TypicalTimes::of_millis(250, 800, 3000),
     has_configure: false,
 };
 
@@ -164,6 +183,7 @@ const MYSQL: SystemFacts = SystemFacts {
     least_series: &[("sid", "9.7")],
     example_source: "debian = \"mysql-9.7\", suite = \"sid\"",
     option_groups: [&["mysqld", "server"], &["mysqld"]],
+    typical_times: TypicalTimes::of_millis(1900, 2500, 7000),
     ..MARIADB
 };
 
@@ -181,7 +201,7 @@ const POSTGRESQL: SystemFacts = SystemFacts {
     example_source: "debian = \"postgresql-15\", suite = \"bookworm\"",
     booleans: ["off", "on"],
     option_groups: [&[], &[]],
-    typical_times: [Nanos::from_millis(2500), Nanos::from_millis(8000)],
+    typical_times: TypicalTimes::of_millis(200, 800, 3000),
     has_configure: true,
 };
 

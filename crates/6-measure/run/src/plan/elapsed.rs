@@ -6,6 +6,7 @@ use std::ops::Add;
 
 use dbdyno_spec::experiment::{Candidate, Experiment, Schedule, System};
 use dbdyno_types::ReleaseOrigin;
+use dbdyno_types::server::TypicalTimes;
 use dbdyno_units::{Bytes, Nanos};
 
 use crate::plan::cases::{
@@ -114,7 +115,7 @@ impl TimeEstimate {
 
     /// With what comes before everything else: loading and the first start.
     pub(crate) fn after(self, costs: Costs) -> Self {
-        let [start, loading] = [costs.start, costs.loading].map(TimeRange::exactly);
+        let [start, loading] = [costs.start.after_reads, costs.loading].map(TimeRange::exactly);
         Self { starts: self.starts + start, loading: self.loading + loading, ..self }
     }
 
@@ -144,12 +145,18 @@ impl fmt::Display for TimeEstimate {
     }
 }
 
+/// Starting all instances once, by what they did before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartCosts {
+    pub after_reads: Nanos,
+    pub after_writes: Nanos,
+}
+
 /// What the plan of a run cannot know. The typical values are of an idle machine with an SSD; a session replaces them
 /// by what it has measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Costs {
-    /// Starting all instances once.
-    pub start: Nanos,
+    pub start: StartCosts,
     pub loading: Nanos,
 }
 
@@ -172,11 +179,14 @@ impl Costs {
         let candidates = &experiment.candidates;
         let baseline = candidates.iter().find(|one| one.name == experiment.baseline);
         let control = baseline.filter(|_| experiment.control);
-        let start = |one: &Candidate| match &one.system {
-            System::Private(server) => server.system.facts().typical_times[0],
-            System::Sqlite { .. } | System::Existing(_) => OPENING,
+        let read = at_rate(tables, READ);
+        let starts = |of: fn(&TypicalTimes) -> Nanos| {
+            let start = |one: &Candidate| match &one.system {
+                System::Private(server) => of(&server.system.facts().typical_times),
+                System::Sqlite { .. } | System::Existing(_) => OPENING,
+            };
+            candidates.iter().chain(control).map(start).sum::<Nanos>() + read
         };
-        let starts: Nanos = candidates.iter().chain(control).map(start).sum();
         // Data of one kind is loaded once, and copied.
         let mut kinds: Vec<&System> = Vec::new();
         let mut create = Nanos::ZERO;
@@ -186,14 +196,17 @@ impl Costs {
             }
             kinds.push(&one.system);
             if let System::Private(server) = &one.system {
-                create += server.system.facts().typical_times[1];
+                create += server.system.facts().typical_times.create;
             }
         }
         let part = kinds.len() as f64 / instance_count(experiment) as f64;
         let loaded = Bytes::from_bytes((tables.as_bytes() as f64 * part) as u64);
         let load = if is_loaded { Nanos::ZERO } else { create + at_rate(loaded, LOADED) };
-        let read = at_rate(tables, READ);
-        Self { start: starts + read, loading: load + read }
+        let start = StartCosts {
+            after_reads: starts(|typical| typical.restart),
+            after_writes: starts(|typical| typical.restart_after_writes),
+        };
+        Self { start, loading: load + read }
     }
 }
 
@@ -260,7 +273,7 @@ impl CaseLeft {
 pub(crate) fn time_left(
     experiment: &Experiment,
     all: &[MicrobenchmarkCase],
-    start: Nanos,
+    start: StartCosts,
     left: impl Fn(usize) -> Option<CaseLeft>,
     relative: impl Fn(usize) -> f64,
 ) -> TimeEstimate {
@@ -270,6 +283,8 @@ pub(crate) fn time_left(
     let mut estimate = TimeEstimate::default();
     for segment in segments(experiment, all, &sets) {
         let is_shared = segment.len() > 1;
+        let writes = all[sets[segment.start].start].microbenchmark.writes();
+        let start = if writes { start.after_writes } else { start.after_reads };
         let (mut passes, mut copied) = ((0, 0), 0);
         for index in segment.flat_map(|set| sets[set].clone()) {
             let Some(left) = left(index) else { continue };
@@ -420,7 +435,7 @@ mod tests {
         assert_eq!(estimate.measuring, TimeRange { least: measured(6), most: measured(12) });
         let TimeRange { least, most } = estimate.starts;
         assert_eq!(least.times(2), most);
-        assert!(least > Nanos::from_secs(6 * 3) && estimate.loading.least > Nanos::from_secs(5));
+        assert!(least > Nanos::from_secs(6 / 2) && estimate.loading.least > Nanos::from_secs(5));
         let text = estimate.to_string();
         assert!(text.starts_with("about ") && text.contains(" starts, "), "{text}");
         assert_eq!(estimate.uncached, "");
@@ -454,7 +469,8 @@ mod tests {
             let left_of = |lines: &str| {
                 let experiment = experiment(lines, servers);
                 let all = cases(&experiment);
-                time_left(&experiment, &all, Nanos::ZERO, |_| Some(left), |_| 1.0).profiling.least
+                let start = Costs::typical(&experiment, true).start;
+                time_left(&experiment, &all, start, |_| Some(left), |_| 1.0).profiling.least
             };
             left_of(&lines.replace("[profile]", "[profile]\ninstructions = true")) - left_of(lines)
         };
@@ -469,7 +485,8 @@ mod tests {
         let workload = "[workload]\nmicrobenchmarks = [\"point-query.pre*\", \"update-index*\"]\n";
         let experiment = experiment(workload, servers);
         let all = cases(&experiment);
-        let start = Nanos::from_secs(10);
+        let [after_reads, after_writes] = [5, 10].map(Nanos::from_secs);
+        let start = StartCosts { after_reads, after_writes };
         let left_of = |reads: Option<CaseLeft>, writes: Option<CaseLeft>| {
             time_left(&experiment, &all, start, |index| [reads, writes][index], |_| 2.0)
         };
@@ -478,7 +495,7 @@ mod tests {
         assert_eq!(left_of(Some(last), None), TimeEstimate::default());
         let writes = CaseLeft { blocks: (1, 2), starts: (3, 5), complete_starts: 3 };
         let left = left_of(Some(last), Some(writes));
-        let [two, four] = [2, 4].map(|starts| start.times(starts));
+        let [two, four] = [2, 4].map(|starts| after_writes.times(starts));
         assert_eq!(left.starts, TimeRange { least: two, most: four });
         // A block of writes and two of warm-up, with lead-in, at half the speed.
         let least = Nanos::from_millis(1125 * 3 * 3 * 2);
@@ -487,7 +504,7 @@ mod tests {
         let [loaded, new] = [true, false].map(|loaded| Costs::typical(&experiment, loaded));
         assert!(loaded.loading < new.loading);
         let resumed = left.after(loaded);
-        assert_eq!(resumed.starts.least, two + loaded.start);
+        assert_eq!(resumed.starts.least, two + loaded.start.after_reads);
         assert_eq!(resumed.loading, TimeRange::exactly(loaded.loading));
     }
 }

@@ -155,11 +155,14 @@ fn range(seconds: Seconds, count: u64) -> TimeRange {
 }
 
 fn seconds_of_database(candidate: &Candidate) -> f64 {
-    let times = match &candidate.system {
-        System::Private(server) => server.system.facts().typical_times,
-        System::Sqlite { .. } | System::Existing(_) => [OPENING, Nanos::ZERO],
+    let time = match &candidate.system {
+        System::Private(server) => {
+            let typical = server.system.facts().typical_times;
+            typical.create + typical.restart_after_writes
+        }
+        System::Sqlite { .. } | System::Existing(_) => OPENING,
     };
-    times.into_iter().sum::<Nanos>().as_secs_f64()
+    time.as_secs_f64()
 }
 
 /// The share of the candidates whose data is copied after each step.

@@ -47,7 +47,7 @@ impl Session<'_> {
         let compared = instances.iter().filter(|one| one.candidate.role == Role::Candidate).count();
         self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)?;
         self.check_statements(&mut instances)?;
-        self.starts.add(clock::monotonic() - starting, 1);
+        self.starts.add(false, clock::monotonic() - starting, 1);
         self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
         self.recorder.results.update_session(&self.record)?;
         let states = self.store_state_snapshots(&mut instances, "at the start of the session")?;
@@ -185,8 +185,9 @@ impl Session<'_> {
             if restarts > 0 {
                 let measured = BlockTimes::of(&self.state.histories).time - measured;
                 let measured = measured + (self.recorder.profiled() - profiled);
-                let is_first = self.starts.count == 1;
-                self.starts.add((clock::monotonic() - began).saturating_sub(measured), restarts);
+                let is_first = self.starts.count() == 1;
+                let time = (clock::monotonic() - began).saturating_sub(measured);
+                self.starts.add(runs[0].first().case.microbenchmark.writes(), time, restarts);
                 if is_first {
                     self.report_left(all, true);
                 }
@@ -323,8 +324,7 @@ impl Session<'_> {
             let blocks = if is_left_out { (0, 0) } else { left.blocks };
             (!self.state.done[index]).then_some(CaseLeft { blocks, ..left })
         };
-        let typical = || Costs::typical(experiment, true).start;
-        let start = self.starts.mean().unwrap_or_else(typical);
+        let start = self.starts.costs(Costs::typical(experiment, true).start);
         time_left(experiment, all, start, left, |index| relative_time(histories, index))
     }
 

@@ -31,7 +31,7 @@ use crate::measure::profile::warnings_of_existing;
 use crate::options::Options;
 use crate::plan::RunPlan;
 use crate::plan::cases::cases;
-use crate::plan::elapsed::Costs;
+use crate::plan::elapsed::{Costs, StartCosts};
 use crate::plan::inserts::InsertTimes;
 use crate::plan::script_data;
 use crate::record::{Phase, Recorder, candidate_record};
@@ -118,23 +118,30 @@ enum MeasurementEnd {
     Incomplete,
 }
 
-/// How long it took to start all instances, with stopping them and settling their data.
+/// How long it took to start all instances, with stopping them and settling their data: time and count, after reads and
+/// after writes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Starts {
-    time: Nanos,
-    count: u32,
-}
+struct Starts([(Nanos, u32); 2]);
 
 impl Starts {
-    fn add(&mut self, time: Nanos, count: u32) {
-        self.time += time;
-        self.count += count;
+    fn add(&mut self, after_writes: bool, time: Nanos, count: u32) {
+        let (all, counted) = &mut self.0[usize::from(after_writes)];
+        *all += time;
+        *counted += count;
     }
 
-    /// `None` before the first one.
-    fn mean(self) -> Option<Nanos> {
-        let count = u64::from(self.count);
-        (count > 0).then(|| Nanos::from_nanos(self.time.as_nanos() / count))
+    fn count(self) -> u32 {
+        self.0.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The means; what is not known yet is typical.
+    fn costs(self, typical: StartCosts) -> StartCosts {
+        let [after_reads, after_writes] = self.0.map(|(time, count)| {
+            (count > 0).then(|| Nanos::from_nanos(time.as_nanos() / u64::from(count)))
+        });
+        let after_reads = after_reads.unwrap_or(typical.after_reads);
+        let after_writes = after_writes.unwrap_or(typical.after_writes.max(after_reads));
+        StartCosts { after_reads, after_writes }
     }
 }
 
