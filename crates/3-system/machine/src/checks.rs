@@ -195,16 +195,16 @@ fn hardware(facts: &HostFacts) -> Finding {
 fn load(facts: &HostFacts) -> Finding {
     const ADVICE: &str = "see what runs: top -b -n 1 | head -n 20";
     let busy = facts.activity.map(|activity| activity.busy_by_others);
-    // A current sample is preferred to the average, which may include this user's last build.
+    // The average includes this user's last build or run, so it counts only without a current sample.
     match (busy, facts.load_average) {
         (Some(busy), _) if busy.as_fraction() > MUCH_BUSY => {
             Finding::warning(format!("others keep {busy} of the CPUs' time busy")).advise(ADVICE)
         }
-        (_, Some(load)) if load > MUCH_LOAD => {
+        (Some(busy), _) => Finding::ok(format!("others keep {busy} of the CPUs' time busy")),
+        (None, Some(load)) if load > MUCH_LOAD => {
             Finding::warning(format!("the load average of the last minute is {load:.2}"))
                 .advise(format!("{ADVICE}; if it was you, wait a minute"))
         }
-        (Some(busy), _) => Finding::ok(format!("others keep {busy} of the CPUs' time busy")),
         (None, Some(load)) => Finding::ok(format!("the load average is {load:.2}")),
         (None, None) => Finding::note("the load by others is unknown"),
     }
@@ -491,8 +491,11 @@ mod tests {
     fn load_by_others_is_the_sample_or_else_the_average() {
         let it = found(|facts, _| facts.activity = Some(activity(5.5, 0.0)));
         assert_eq!(it.what, "others keep 5.5% of the CPUs' time busy");
-        let it = found(|facts, _| facts.load_average = Some(0.51));
-        assert_eq!((it.id.as_str(), it.severity), ("load", Severity::Warning));
+        let mut facts = HostFacts { load_average: Some(0.51), ..ideal() };
+        assert!(check(&facts, &Needs::default()).iter().all(|it| it.severity == Severity::Ok));
+        facts.activity = None;
+        let load = |it: &Finding| it.id == "load" && it.severity == Severity::Warning;
+        assert!(check(&facts, &Needs::default()).iter().any(load));
         let it = found(|facts, _| facts.activity = Some(activity(0.0, 1.5)));
         assert_eq!((it.id.as_str(), it.severity), ("steal", Severity::Warning));
     }
