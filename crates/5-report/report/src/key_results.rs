@@ -151,11 +151,9 @@ fn key_result<'a>(
     let names: Vec<&str> = trusting().map(|one| one.microbenchmark.name.as_str()).collect();
     let part = (names.len() < measured.len()).then(|| part(&names));
     let finding = |metric: Metric| {
-        let finding = Finding::of(metric, &rows, report.noise_of(metric));
-        let control = Finding::of(metric, &controls, None);
+        let finding = Finding::beside(&controls, metric, &rows, report.noise_of(metric));
         let without_background = finding.without_background(trusting());
-        let (control, part) = (finding.like(&control), part.clone());
-        Finding { control, without_background, part, ..finding }
+        Finding { without_background, part: part.clone(), ..finding }
     };
     let throughput = (metric != Metric::Qps).then(|| finding(Metric::Qps));
     let finding = finding(metric);
@@ -216,6 +214,19 @@ impl Finding {
         let ratios: Vec<f64> = all.into_iter().filter_map(ratio).collect();
         let ratio = Ratio::new(median(&ratios)?);
         (self.is_difference() && (ratio < low || ratio > high)).then_some(ratio)
+    }
+
+    /// The finding of a candidate's rows beside those of the control in the same microbenchmarks. The one rule for which
+    /// difference may be noise.
+    pub(crate) fn beside(
+        controls: &[&Row],
+        metric: Metric,
+        rows: &[&Row],
+        noise: Option<Share>,
+    ) -> Self {
+        let finding = Self::of(metric, rows, noise);
+        let control = finding.like(&Self::of(metric, controls, None));
+        Self { control, ..finding }
     }
 
     pub(crate) fn of(metric: Metric, rows: &[&Row], noise: Option<Share>) -> Self {
@@ -296,9 +307,10 @@ impl Finding {
         }
     }
 
-    /// The verdict that sets the colour.
+    /// The verdict that sets the colour: what may be noise has none.
     pub(crate) const fn verdict(&self) -> Verdict {
         match self.outcome {
+            Outcome::Better | Outcome::Worse if self.control.is_some() => Verdict::WithinNoise,
             Outcome::Better => Verdict::Better,
             Outcome::Worse => Verdict::Worse,
             Outcome::NoDifference | Outcome::Mixed => Verdict::WithinNoise,

@@ -82,6 +82,15 @@ impl Row {
     }
 }
 
+impl MicrobenchmarkRows {
+    /// The verdict that sets the colour of a ratio: what may be noise has none, as in the key results.
+    pub(crate) fn shown_verdict(&self, row: &Row, metric: Metric) -> Verdict {
+        let controls: Vec<&Row> = self.control().into_iter().collect();
+        let finding = Finding::beside(&controls, metric, &[row], None);
+        if finding.control.is_some() { finding.verdict() } else { row.verdict_of(metric) }
+    }
+}
+
 impl Report {
     pub(crate) fn has(&self, metric: Metric) -> bool {
         let mut rows = self.microbenchmarks.iter();
@@ -102,9 +111,11 @@ impl Report {
             microbenchmark.clients == summary.clients
                 && [&microbenchmark.group, &microbenchmark.three_group].contains(&&summary.group)
         });
-        let rows = members.flat_map(|microbenchmark| &microbenchmark.rows);
-        let rows: Vec<&Row> = rows.filter(|row| row.candidate == summary.candidate).collect();
-        Finding::of(metric, &rows, self.noise_of(metric)).verdict()
+        let members: Vec<(&Row, Option<&Row>)> =
+            members.filter_map(|one| Some((one.row(&summary.candidate)?, one.control()))).collect();
+        let rows: Vec<&Row> = members.iter().map(|(row, _)| *row).collect();
+        let controls: Vec<&Row> = members.iter().filter_map(|(_, control)| *control).collect();
+        Finding::beside(&controls, metric, &rows, self.noise_of(metric)).verdict()
     }
 
     const fn noise_floor(&self, metric: Metric) -> Option<&NoiseFloor> {

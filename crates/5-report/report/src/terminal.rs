@@ -512,7 +512,7 @@ impl Table<'_> {
             let verdict = if word == "failed" { Verdict::Failed } else { Verdict::Unknown };
             return (paint.tone(verdict.tone(), &right(word, columns)), blank);
         };
-        let verdict = row.verdict_of(metric);
+        let verdict = microbenchmark.shown_verdict(row, metric);
         let Some(value) = row.ratio(metric) else {
             let text = match verdict {
                 Verdict::Failed => format!("fail {}", verdict.tone().sign()),

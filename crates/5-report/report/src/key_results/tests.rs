@@ -1,7 +1,8 @@
 use dbdyno_units::Nanos;
 
 use super::*;
-use crate::sample;
+use crate::terminal::{self, TerminalOptions};
+use crate::{html, markdown, sample};
 
 /// A report of one microbenchmark with one candidate without a control, whose relative QPS and CPU
 /// have these intervals.
@@ -313,6 +314,40 @@ fn conclusion_says_that_the_control_has_the_same_difference() {
         assert!(sentence.contains(size), "{sentence}");
         assert!(sentence.contains("; may be noise, as the control has "), "{sentence}");
     }
+}
+
+#[test]
+fn what_may_be_noise_has_no_colour_in_any_output() {
+    let mut report = sample::servers_of(&["scan_range=100", "read-only.pre_range=100"]);
+    let mut tones = |control: [f64; 3], is_noise: bool| {
+        for row in report.microbenchmarks.iter_mut().flat_map(|one| &mut one.rows) {
+            let is_control = row.candidate == "control";
+            set(row, if is_control { control } else { [0.52, 0.583, 0.6] }, SAME);
+            row.trusted_metric = Metric::Qps;
+        }
+        let member = &report.microbenchmarks[0];
+        let row = member.row("myrocks").unwrap();
+        assert_eq!(row.verdict, Verdict::Worse, "exports");
+        let summary = report.groups.iter().find(|one| one.candidate == "myrocks").unwrap();
+        let options =
+            TerminalOptions { width: 80, color: true, three_groups: false, details: false };
+        let answer = terminal::answer(&report, &options).unwrap();
+        assert_eq!(answer.contains("\x1b[31mmyrocks is "), !is_noise, "{answer}");
+        for (text, coloured) in [
+            (html::render(&report), "<li class=\"worse\">"),
+            (markdown::render(&report), "0.583 `-` ("),
+        ] {
+            assert_eq!(text.contains("; may be noise, as the control has "), is_noise);
+            assert_eq!(text.contains(coloured), !is_noise);
+        }
+        [
+            conclusions(&report, Grouping::Five)[0].1,
+            report.verdict_of_group(Metric::Qps, summary),
+            member.shown_verdict(row, Metric::Qps),
+        ]
+    };
+    assert_eq!(tones([0.473, 0.584, 0.776], true), [Verdict::WithinNoise; 3]);
+    assert_eq!(tones(SAME, false), [Verdict::Worse; 3]);
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn cell(
         let word = missing(report, &candidate.name);
         return Cell::text(word).class(if word == "failed" { word } else { "" });
     };
-    ratio(metric, row).unwrap_or_else(|| {
+    ratio(metric, member, row).unwrap_or_else(|| {
         let is_measured = row.is_measured(metric);
         let word = if is_measured { "too few blocks" } else { "–" };
         Cell::text(word).class(class(row.verdict_of(metric).tone()))
@@ -136,8 +136,8 @@ fn cell(
 }
 
 /// A ratio to the baseline with its interval, or that it failed; `None` if it is unknown.
-pub(crate) fn ratio(metric: Metric, row: &Row) -> Option<Cell> {
-    let verdict = row.verdict_of(metric);
+pub(crate) fn ratio(metric: Metric, member: &MicrobenchmarkRows, row: &Row) -> Option<Cell> {
+    let verdict = member.shown_verdict(row, metric);
     let of_value = |value| {
         ratio_cell(value, metric, verdict).interval(row.estimate(metric).map(super::interval))
     };
@@ -149,7 +149,8 @@ fn lanes(report: &Report, metric: Metric, member: &MicrobenchmarkRows) -> Vec<Op
     let lane = |candidate: &CandidateRecord| {
         let row = member.row(&candidate.name)?;
         let mark = mark(report, &candidate.name, candidate.role);
-        Some(Lane { mark, tone: row.verdict_of(metric).tone(), estimate: drawn(metric, row)? })
+        let tone = member.shown_verdict(row, metric).tone();
+        Some(Lane { mark, tone, estimate: drawn(metric, row)? })
     };
     compared(report).into_iter().map(lane).collect()
 }

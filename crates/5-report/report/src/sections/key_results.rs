@@ -220,10 +220,10 @@ fn extremes(report: &Report, metric: Metric, all: &[&GroupSummary]) -> Table {
     table
 }
 
-/// The verdict on the summary's candidate on a microbenchmark.
+/// The verdict that is shown of the summary's candidate on a microbenchmark.
 fn verdict(report: &Report, metric: Metric, summary: &GroupSummary, at: &str) -> Option<Verdict> {
-    let row = report.microbenchmark(at, summary.clients)?.row(&summary.candidate)?;
-    Some(row.verdict_of(metric))
+    let member = report.microbenchmark(at, summary.clients)?;
+    Some(member.shown_verdict(member.row(&summary.candidate)?, metric))
 }
 
 /// One line per group, number of clients and candidate.

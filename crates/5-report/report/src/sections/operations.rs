@@ -198,7 +198,7 @@ pub(crate) fn measurements(report: &Report, member: &MicrobenchmarkRows) -> Tabl
     let (one, dash) = (|| Cell::text("1"), Cell::dash);
     for metric in [Metric::Qps, Metric::Cpu] {
         let label = format!("Relative {}", metric.quantity());
-        push(&label, compared(&|row| groups::ratio(metric, row)), one());
+        push(&label, compared(&|row| groups::ratio(metric, member, row)), one());
     }
     let switches = |row: &Compared| {
         let estimate = row.relative_cs?;
