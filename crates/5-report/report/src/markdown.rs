@@ -86,10 +86,11 @@ fn candidates(report: &Report) -> Section {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use dbdyno_units::Share;
     use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
     use super::*;
-    use crate::sample;
+    use crate::{html, sample};
 
     /// The tables of a text as a parser reads them: rows of cells with their text.
     pub(crate) fn tables(text: &str) -> Vec<Vec<Vec<String>>> {
@@ -234,6 +235,22 @@ pub(crate) mod tests {
         assert!(table[1][3].contains("storage engine: read path +"), "{table:?}");
         assert!(table[1][4].contains("rocksdb::DBIter::Next +"), "{table:?}");
         assert_eq!(table[1][4].matches('%').count(), 5, "{table:?}");
+    }
+
+    #[test]
+    fn table_of_profiles_says_where_functions_of_one_side_may_be() {
+        let mut report = sample::profiled(&["scan_range=100", "insert_range=100"]);
+        let about = "one side only: up to 40% of myrocks’s time is in functions without a name: \
+                     what is only named in innodb may be there";
+        let has = |report: &Report| {
+            [render(report), html::render(report)].map(|text| text.contains(about))
+        };
+        assert_eq!(has(&report), [false; 2]);
+        for (member, share) in report.microbenchmarks.iter_mut().zip([0.4, 0.3]) {
+            let profile = member.rows[0].profile.as_mut().unwrap();
+            profile.unnamed[0] = Share::from_fraction(share);
+        }
+        assert_eq!(has(&report), [true; 2]);
     }
 
     #[test]

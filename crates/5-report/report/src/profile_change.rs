@@ -26,6 +26,9 @@ pub struct ProfileChange {
     pub layers: Vec<ChangedTime>,
     /// The functions that something was sampled in, the largest change first.
     pub functions: Vec<ChangedTime>,
+    /// Whether a function of one side may be without a name on the other.
+    #[serde(skip)]
+    lacks_names: bool,
 }
 
 /// CPU time per query in a layer or a function, without what it calls, in µs. Between runs it is scaled to the speed
@@ -66,12 +69,14 @@ impl ProfileChange {
             runs_after,
             layers: changed(|profile| &profile.layers),
             functions: changed(|profile| &profile.functions),
+            lacks_names: runs.iter().flatten().any(|(_, profile)| profile.lacks_names()[0]),
         })
     }
 
     /// What changed in a line each, with its label.
     pub fn facts(&self) -> [(&'static str, String); 2] {
-        [("functions", in_words(&self.functions)), ("layers", in_words(&self.layers))]
+        let words = |rows: &[ChangedTime]| in_words(rows, self.lacks_names);
+        [("functions", words(&self.functions)), ("layers", words(&self.layers))]
     }
 }
 
@@ -85,8 +90,10 @@ impl ProfileDifference {
 
     /// What differs from the baseline in a line each, with its label.
     pub fn facts(&self) -> [(&'static str, String); 2] {
-        let words =
-            |rows: &[ProfileRow]| in_words(&rows.iter().map(ChangedTime::from).collect::<Vec<_>>());
+        let lacks_names = self.lacks_names().contains(&true);
+        let words = |rows: &[ProfileRow]| {
+            in_words(&rows.iter().map(ChangedTime::from).collect::<Vec<_>>(), lacks_names)
+        };
         [("functions", words(&self.functions)), ("layers", words(&self.layers))]
     }
 }
@@ -151,25 +158,37 @@ fn changed(before: &[[Start; 2]], after: &[[Start; 2]]) -> Vec<ChangedTime> {
     rows
 }
 
-/// The largest certain changes: `memcmp +0.42 µs ±0.05, sort +0.20 µs ±0.03 (new)`.
-fn in_words(rows: &[ChangedTime]) -> String {
+/// The remark on a row that may be on the other side, in functions without a name.
+pub(crate) const ONE_SIDE: &str = "one side only";
+
+/// What a row is that has samples on one side only: not new or gone if the other side lacks names.
+pub(crate) fn only([us, before_us]: [f64; 2], lacks_names: bool) -> Option<&'static str> {
+    match (us > 0.0, before_us > 0.0) {
+        (true, true) | (false, false) => None,
+        _ if lacks_names => Some(ONE_SIDE),
+        (true, false) => Some("new"),
+        (false, true) => Some("gone"),
+    }
+}
+
+/// The largest certain changes, those of one side only last: `memcmp +0.42 µs ±0.05, sort +0.20 µs ±0.03 (new)`.
+fn in_words(rows: &[ChangedTime], lacks_names: bool) -> String {
+    let side = |row: &ChangedTime| only([row.after_us, row.before_us], lacks_names);
     let text = |row: &ChangedTime| {
         let sign = if row.difference_us < 0.0 { "−" } else { "+" };
         let [size, half] = [row.difference_us.abs(), row.half_width_us].map(tiny);
-        let side = match (row.before_us > 0.0, row.after_us > 0.0) {
-            (false, true) => " (new)",
-            (true, false) => " (gone)",
-            _ => "",
-        };
+        let side = side(row).map(|side| format!(" ({side})")).unwrap_or_default();
         format!("{} {sign}{size} µs ±{half}{side}", cut(&row.name, LONGEST))
     };
-    let certain = rows.iter().filter(|row| row.certain);
-    let named: Vec<String> = certain.take(NAMED).map(text).collect();
+    let mut certain: Vec<&ChangedTime> = rows.iter().filter(|row| row.certain).collect();
+    certain.sort_by_key(|row| side(row) == Some(ONE_SIDE));
+    let named: Vec<String> = certain.into_iter().take(NAMED).map(text).collect();
     if named.is_empty() { "no certain change".to_owned() } else { named.join(", ") }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use dbdyno_units::Share;
 
     use super::*;
 
@@ -230,11 +249,25 @@ pub(crate) mod tests {
         let sum: f64 = change.functions.iter().map(|row| row.difference_us).sum();
         let speed = (40.0 * 4.2 + 44.0 * 2.1) / 6.0;
         assert!((sum - speed / 44.0).abs() < 1e-9, "{sum}");
-        let words = in_words(&change.functions);
+        let [(_, words), _] = change.facts();
         assert!(words.starts_with("sort +3.9") && words.contains("(new), parse −2.9"), "{words}");
         let back = between(&after, &before).unwrap();
-        assert!(in_words(&back.functions).contains("(gone)"), "{:?}", back.functions);
-        assert_eq!(in_words(&change.functions[2..]), "no certain change");
+        assert!(back.facts()[0].1.contains("(gone)"), "{:?}", back.functions);
+        assert_eq!(in_words(&change.functions[2..], false), "no certain change");
+        // Some functions of the earlier runs have no name.
+        let mut before = before;
+        before[0].unnamed[0] = Share::from_fraction(0.06);
+        let [(_, words), _] = between(&before, &after).unwrap().facts();
+        assert!(words.starts_with("parse −2.9") && words.ends_with(" (one side only)"), "{words}");
+    }
+
+    #[test]
+    fn function_of_one_candidate_is_not_new_if_the_other_lacks_names() {
+        let mut profile = profile(1.0, &[("parse", 7.0, 10.0), ("sort", 4.0, 0.0)]);
+        profile.functions.iter_mut().for_each(|row| row.certain = true);
+        assert!(profile.facts()[0].1.ends_with("(new)"), "{:?}", profile.facts());
+        profile.unnamed[1] = Share::from_fraction(0.06);
+        assert!(profile.facts()[0].1.ends_with("(one side only)"), "{:?}", profile.facts());
     }
 
     #[test]

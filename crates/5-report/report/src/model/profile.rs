@@ -71,6 +71,16 @@ pub struct ProfileRow {
     pub certain: bool,
 }
 
+/// From this share of a side's CPU time in functions without a name on, samples on one side only tell little.
+const MUCH_UNNAMED: f64 = 0.05;
+
+impl ProfileDifference {
+    /// Whether functions of the other side may be in those without a name, of the candidate and the baseline.
+    pub(crate) fn lacks_names(&self) -> [bool; 2] {
+        self.unnamed.map(|share| share.as_fraction() > MUCH_UNNAMED)
+    }
+}
+
 impl ProfileRow {
     pub fn difference(&self) -> f64 {
         self.us - self.baseline_us

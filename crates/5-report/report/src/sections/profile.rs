@@ -14,8 +14,9 @@ use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
     CounterFigure, LeastCertain, Metric, MicrobenchmarkRows, ProfileDifference, ProfileRow,
-    RelativeCounter, Report, Role, Verdict,
+    RelativeCounter, Report, Role, Verdict, by_key,
 };
+use crate::profile_change::{ONE_SIDE, only};
 
 /// Results of which a terminal has tables at most, instead of a few lines.
 const FEW: usize = 3;
@@ -29,13 +30,8 @@ const EVERYTHING: f64 = 0.9;
 /// Share of the CPU time that was to be sampled from which on it was sampled.
 const ENOUGH_SAMPLED: f64 = 0.95;
 
-/// From this share of a side's CPU time in functions without a name on, samples on one side only tell little.
-const MUCH_UNNAMED: f64 = 0.05;
-
 /// So many functions are shown where none certainly differs.
 const UNCERTAIN: usize = 3;
-
-const ONE_SIDE: &str = "one side only";
 
 const LONGEST_IN_TABLE: usize = 44;
 
@@ -171,8 +167,34 @@ pub(crate) fn summary(report: &Report, output: Output) -> Section {
         ]));
     }
     section.push(table);
+    for (_, of_candidate) in by_key(all.iter().map(|one| (&one.row.candidate, *one))) {
+        if let Some(text) = unnamed(&of_candidate) {
+            section.note(format!("{ONE_SIDE}: {text}"));
+        }
+    }
     section.note(KEY);
     section
+}
+
+/// Where functions with samples on one side only may be on the other, in results of one candidate; `None` if nearly all
+/// have a name.
+fn unnamed(all: &[Explained<'_>]) -> Option<String> {
+    let first = all.first()?;
+    let names = [&first.row.candidate, &first.report.baseline];
+    let at_most = if all.len() > 1 { "up to " } else { "" };
+    let text = |side: usize| {
+        let lacking = all.iter().map(|one| one.profile).filter(|one| one.lacks_names()[side]);
+        let share = lacking.map(|one| one.unnamed[side].as_fraction()).reduce(f64::max)?;
+        Some(format!(
+            "{at_most}{} of {}’s time is in functions without a name: what is only named in {} may be \
+             there",
+            percent(Share::from_fraction(share)),
+            names[side],
+            names[1 - side]
+        ))
+    };
+    let texts: Vec<String> = [0, 1].into_iter().filter_map(text).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// The profiles of a microbenchmark on the page.
@@ -283,7 +305,7 @@ impl Explained<'_> {
         let fact = |(label, rows, most): (&str, &Vec<ProfileRow>, usize)| {
             Fact::new(label, self.list(rows, most).unwrap_or_else(none))
         };
-        let unnamed = self.unnamed().map(|text| Fact::new("unnamed", text));
+        let unnamed = unnamed(&[*self]).map(|text| Fact::new("unnamed", text));
         Facts::new(parts.into_iter().map(fact).chain(unnamed)).indent(2)
     }
 
@@ -308,25 +330,6 @@ impl Explained<'_> {
         let (first, last): (Vec<&ProfileRow>, Vec<&ProfileRow>) =
             rows.filter(|one| one.certain).partition(is_sure);
         first.into_iter().take(most).chain(last.into_iter().take(most)).collect()
-    }
-
-    /// Where a function with samples on one side only may be on the other; `None` if nearly all have a name.
-    fn unnamed(&self) -> Option<String> {
-        let names = [&self.row.candidate, &self.report.baseline];
-        let text = |side: usize| {
-            let share = self.profile.unnamed[side];
-            (share.as_fraction() > MUCH_UNNAMED).then(|| {
-                format!(
-                    "{} of {}’s time is in functions without a name: what is only named in {} may \
-                     be there",
-                    percent(share),
-                    names[side],
-                    names[1 - side]
-                )
-            })
-        };
-        let texts: Vec<String> = [0, 1].into_iter().filter_map(text).collect();
-        (!texts.is_empty()).then(|| texts.join("; "))
     }
 
     /// A part of the difference in percent; `None` if there may be no difference.
@@ -373,7 +376,7 @@ impl Explained<'_> {
         let mut of_functions = self.table("function", &shown);
         self.add_others(&mut of_functions, "functions", functions, shown.len());
         let mut about = "µs per query, without what they call".to_owned();
-        about.extend(self.unnamed().map(|unnamed| format!("; {unnamed}")));
+        about.extend(unnamed(&[*self]).map(|unnamed| format!("; {unnamed}")));
         tables.push((of_functions, "functions", about));
         let is_nearly_all = |time: f64, total: f64| time == 0.0 || time >= EVERYTHING * total;
         let has_everything = |one: &&ProfileRow| {
@@ -475,14 +478,8 @@ impl Explained<'_> {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// What a row is that has samples on one side only: not new or gone if it may be in functions without a name.
     fn only(&self, one: &ProfileRow) -> Option<&'static str> {
-        match (one.us > 0.0, one.baseline_us > 0.0) {
-            (true, true) | (false, false) => None,
-            _ if self.unnamed().is_some() => Some(ONE_SIDE),
-            (true, false) => Some("new"),
-            (false, true) => Some("gone"),
-        }
+        only([one.us, one.baseline_us], self.profile.lacks_names().contains(&true))
     }
 
     fn flame_graphs(&self, with_baseline: bool) -> Option<Block> {
