@@ -11,8 +11,8 @@ use dbdyno_stats::{differ_by_far, is_too_noisy, median, possible_difference, tim
 use dbdyno_units::{Nanos, Ratio, Share, shell_quoted};
 use serde::Serialize;
 
-use crate::figures::{percent, ratio, size_of};
-use crate::metric::{Grouping, by_clients, clients};
+use crate::figures::{duration, percent, ratio, size_of};
+use crate::metric::{Grouping, by_clients, clients, with_clients};
 use crate::model::{
     Absolute, Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, RunStatus, Verdict,
 };
@@ -720,13 +720,31 @@ fn ends(
 
 /// A sentence for each candidate and group, such as `myrocks is 24% slower than innodb on point-1
 /// (95%: 22% to 26%)`, with the verdict that sets its colour. A group of one microbenchmark is named
-/// after it. Empty if nothing was compared.
+/// after it. Of a baseline alone, its figures on each microbenchmark. Empty if nothing was measured.
 pub(crate) fn conclusions(report: &Report, grouping: Grouping) -> Vec<(String, Verdict)> {
+    if report.is_alone() {
+        let figures = report.microbenchmarks.iter().filter_map(|one| figures_alone(report, one));
+        return figures.map(|sentence| (sentence, Verdict::NoInterval)).collect();
+    }
     let results = of(report, grouping);
     let verdict = |result: &KeyResult<'_>| {
         result.findings().first().map_or(Verdict::Unknown, |first| first.verdict())
     };
     results.iter().map(|result| (sentence(report, result, grouping), verdict(result))).collect()
+}
+
+/// `db1 on q-1: 1,234 QPS (95%: 1,220 to 1,250), 85.2 µs CPU time per query`; `None` if it has no throughput.
+fn figures_alone(report: &Report, member: &MicrobenchmarkRows) -> Option<String> {
+    let Absolute { qps, qps_interval, cpu_us_per_query, .. } = member.baseline;
+    let unit = match member.throughput_unit.as_str() {
+        "statements/s" => Metric::Qps.quantity(),
+        unit => unit,
+    };
+    let on = with_clients(&member.name, member.clients, report.is_sweep());
+    let interval = qps_interval.map(|(low, high)| format!(" (95%: {low} to {high})"));
+    let cpu = cpu_us_per_query.map(|cpu| format!(", {} CPU time per query", duration(cpu)));
+    let [interval, cpu] = [interval, cpu].map(Option::unwrap_or_default);
+    Some(format!("{} on {on}: {} {unit}{interval}{cpu}", report.baseline, qps?))
 }
 
 /// The group of user-defined microbenchmarks that name none.

@@ -174,6 +174,11 @@ impl Report {
         measured.then_some((self.measuring_time, elapsed))
     }
 
+    /// Whether the baseline is compared with nothing but its control.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.candidates.iter().all(|one| one.role != Role::Candidate)
+    }
+
     /// Whether there is a second instance of the baseline.
     pub fn has_control(&self) -> bool {
         self.candidates.iter().any(|one| one.role == Role::Control)

@@ -71,7 +71,7 @@ pub(crate) fn explained<'r>(
     candidate: Option<&str>,
     microbenchmark: Option<&str>,
 ) -> Vec<Explained<'r>> {
-    let is_alone = report.candidates.iter().all(|one| one.role != Role::Candidate);
+    let is_alone = report.is_alone();
     let is_wanted = |row: &&Compared| match candidate {
         Some(name) => row.candidate == name,
         None => is_alone || row.role == Role::Candidate,

@@ -816,6 +816,22 @@ charts   results/first/report.html
 }
 
 #[test]
+fn answer_of_a_baseline_alone_has_its_figures() {
+    let report = sample::single(&["scan_range=100", "insert_range=100"]);
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
+    let text = answer(&report, &options).unwrap();
+    assert!(text.lines().count() <= 20, "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for figures in [
+        "rel_withdbg on scan_range=100: 5.83 million rows/s (95%: 5.80 to 5.86), ",
+        "rel_withdbg on insert_range=100: 118,900 QPS (95%: 118,187 to ",
+        ", 5.21 µs CPU time per query ",
+    ] {
+        assert!(words.contains(figures), "{text}");
+    }
+}
+
+#[test]
 fn text_of_an_answer_ends_with_a_sentence_or_a_clause() {
     let text = "one two (three; four). Five six; seven eight nine";
     let fit = |columns, most| whole_sentences(text, columns, most);
