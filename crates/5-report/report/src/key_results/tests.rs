@@ -87,9 +87,10 @@ fn difference_has_its_size_and_interval() {
 
 #[test]
 fn difference_in_work_between_slices_is_named() {
-    let of = |base: f64, own: f64, cpu| {
+    let of = |writes: bool, base: f64, own: f64, cpu| {
         let mut report = report("insert_range=100", SAME, cpu);
         let one = &mut report.microbenchmarks[0];
+        one.writes = writes;
         let own = (&mut one.rows[0].absolute, own);
         for (absolute, background) in [(&mut one.baseline, base), own] {
             absolute.cpu_us_per_query = Some(20.0 + background);
@@ -98,9 +99,16 @@ fn difference_in_work_between_slices_is_named() {
         words(&report)
     };
     let less = "38.1% less CPU per query (23.3% to 50.1%)";
-    let found = of(12.0, 0.3, [0.499, 0.619, 0.767]);
+    let found = of(true, 12.0, 0.3, [0.499, 0.619, 0.767]);
     assert_eq!(found, [format!("{less}; no difference without background work")]);
-    assert_eq!(of(0.5, 0.3, [0.499, 0.619, 0.767]), [less], "little");
+    assert_eq!(of(true, 0.5, 0.3, [0.499, 0.619, 0.767]), [less], "little");
+    // Reads do not cause it.
+    let found = of(false, 12.0, 0.3, [0.499, 0.619, 0.767]);
+    let first = "CPU per query: no difference without background work";
+    assert_eq!(found, [format!("{first}; with it {less}")]);
+    let found = of(false, 12.0, 0.3, [0.875, 1.0, 1.125]);
+    let noisy = "CPU per query: too noisy to tell (12.5% less to 12.5% more)";
+    assert_eq!(found, [format!("{noisy}; no difference without background work")]);
     // One of three microbenchmarks does not change the median of the group.
     let mut report = report("insert_range=100", SAME, [0.499, 0.619, 0.767]);
     let one = report.microbenchmarks.remove(0);
