@@ -146,10 +146,10 @@ fn can_be_copied(candidates: &[ResolvedCandidate]) -> bool {
     of_baseline.is_some() && candidates.iter().all(|one| kind(one) == of_baseline)
 }
 
-/// Whether a later session can continue with the data of the baseline, see [`from_baseline`]. What is on another host is
-/// removed with the connection.
+/// Whether a later session can continue with the data of the baseline, see [`from_baseline`].
 pub(crate) fn outlives_session(candidates: &[ResolvedCandidate]) -> bool {
-    candidates[0].host.is_none() && can_be_copied(candidates)
+    let host = candidates[0].host.as_ref();
+    host.is_none_or(HostConnection::keeps_data) && can_be_copied(candidates)
 }
 
 /// Replaces data by the kept copy, if there is one; the data is missing if a session was killed while it did this.

@@ -47,9 +47,6 @@ pub fn note_stored_data(directory: &Path, why: &str) {
     ));
 }
 
-/// Why the data of an incomplete run is there.
-pub const TO_RESUME: &str = "to resume it";
-
 /// The disk space in each directory, such as `1.1 GiB in /var/tmp/dbdyno-x1y2z3`.
 fn places(data: &StoredData) -> Vec<String> {
     data.places.iter().map(|(path, size)| format!("{size} in {}", path.display())).collect()

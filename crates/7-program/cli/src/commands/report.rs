@@ -14,7 +14,7 @@ use dbdyno_report::{assemble, comparison, export, terminal};
 use dbdyno_results::{ResultsError, RunReader};
 
 use crate::args::{self, Gate, Import, View};
-use crate::commands::clean::{TO_RESUME, note_stored_data};
+use crate::commands::clean::note_stored_data;
 use crate::commands::gate;
 use crate::commands::session::{Extent, directory_for, now};
 use crate::error::CliError;
@@ -127,7 +127,7 @@ fn print(
         )),
     }
     if report.status == RunStatus::Incomplete && report.running_pid.is_none() {
-        note_stored_data(directory, TO_RESUME);
+        note_stored_data(directory, "to resume it");
     }
     Ok(())
 }
