@@ -37,6 +37,11 @@ impl LocalHost {
         Ok(self.directories.remove()?)
     }
 
+    /// Removes the data of all servers, which must have stopped, but not their logs.
+    pub fn remove_all_data(&self) -> Result<(), HostError> {
+        Ok(self.directories.remove_data()?)
+    }
+
     pub(crate) fn dir(&self, name: &str) -> ServerDir {
         self.directories.server_dir(name)
     }
@@ -65,6 +70,10 @@ impl ServerHost for LocalHost {
 
     fn remove(&self, name: &str) -> Result<(), HostError> {
         Ok(self.dir(name).remove()?)
+    }
+
+    fn remove_data(&self, name: &str) -> Result<(), HostError> {
+        Ok(self.dir(name).remove_data()?)
     }
 
     fn copy(&self, from: &str, to: &str) -> Result<(), HostError> {

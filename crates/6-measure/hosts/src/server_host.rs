@@ -25,6 +25,11 @@ pub trait ServerHost: fmt::Debug + Send + Sync {
     /// Removes a directory, if it exists. The server must not run.
     fn remove(&self, name: &str) -> Result<(), HostError>;
 
+    /// Does the same, but on this machine leaves the log, which an error may name.
+    fn remove_data(&self, name: &str) -> Result<(), HostError> {
+        self.remove(name)
+    }
+
     /// Copies data to a directory that must not exist. Neither server may run.
     fn copy(&self, from: &str, to: &str) -> Result<(), HostError>;
 

@@ -34,7 +34,7 @@ pub(crate) fn add_places<'s>(message: &mut String, systems: impl Iterator<Item =
 
 /// What to do if nothing is left to compare. What failed before anything was measured would most likely fail again.
 const BEFORE_MEASURING: &str = ". Nothing was measured: correct the cause, such as a setting in the experiment \
-    or on the command line, and run it again, after `dbdyno clean` of this run or with another --out";
+    or on the command line, and run it again";
 const AFTER_MEASURING: &str = ". What was measured is stored: if the cause is outside of the experiment, fix it \
     and continue with --resume; otherwise correct the experiment and start a new run";
 
@@ -317,7 +317,7 @@ mod tests {
         for (error, names) in all(false).iter().zip(["the baseline a failed", "c, the last"]) {
             let text = error.to_string();
             assert!(text.starts_with(names) && !text.contains("--resume"), "{text}");
-            assert!(text.contains("correct the cause") && text.contains("dbdyno clean"));
+            assert!(text.contains("correct the cause"), "{text}");
         }
         for error in all(true) {
             assert!(error.to_string().contains("fix it and continue with --resume"), "{error}");

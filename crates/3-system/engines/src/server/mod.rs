@@ -37,4 +37,4 @@ pub use launcher::says_disk_full;
 pub use lifecycle::{Server, initialise};
 pub use plan::{DataShape, DiskEstimate, PROPERTIES, Property, ServerPlan, check_settings};
 pub use process_search::{ProcessDoubt, ProcessFound, ProcessSearch};
-pub use server_dirs::{ServerDir, ServerDirs, external_servers};
+pub use server_dirs::{LOG_FILE, ServerDir, ServerDirs, external_servers};

@@ -12,8 +12,8 @@ use dbdyno_machine::safe_files::replace_file;
 use super::error::system;
 use super::registry::ProcessRegistry;
 use super::user::{
-    PREFIX, create_dir, create_private_dir, is_own_dir, is_world_traversable, remove_dir_if_exists,
-    remove_file_if_exists, traversable_mode,
+    PREFIX, create_dir, create_private_dir, ignore_missing, is_own_dir, is_world_traversable,
+    remove_dir_if_exists, remove_file_if_exists, traversable_mode,
 };
 use super::user::{ServerUser, is_root};
 use super::{ServerError, registry};
@@ -80,6 +80,18 @@ impl ServerDirs {
     /// The directory of the server with this name, which may have any characters. It is not created.
     pub fn server_dir(&self, name: &str) -> ServerDir {
         ServerDir::new(&self.root, name, Arc::clone(&self.registry))
+    }
+
+    /// Removes the data of all servers of this run, which must have stopped, but not their logs, which errors may
+    /// name. The next [`Self::open`] removes these.
+    pub fn remove_data(&self) -> Result<(), ServerError> {
+        let entries = std::fs::read_dir(&self.root).map_err(system("reading", &self.root))?;
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            ServerDir::with_file_name(&self.root, name, Arc::clone(&self.registry))
+                .remove_data()?;
+        }
+        Ok(())
     }
 
     /// Removes the data of all servers of this run, which must have stopped. Call it before removing
@@ -151,12 +163,14 @@ fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
     create_external(data, link)
 }
 
-/// Removes directories that were still being filled when a session was killed.
+/// Removes directories that were still being filled when a session was killed, and logs whose data was removed.
 fn remove_incomplete(root: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(root)? {
         let entry = entry?;
-        if is_incomplete(&entry.file_name()) {
-            remove_dir_if_exists(&entry.path())?;
+        let path = entry.path();
+        let has_no_data = || matches!(path.join(DATA).try_exists(), Ok(false));
+        if is_incomplete(&entry.file_name()) || (is_own_dir(&path) && has_no_data()) {
+            remove_dir_if_exists(&path)?;
         }
     }
     Ok(())
@@ -239,6 +253,12 @@ fn is_in_use(external: &Path) -> bool {
     })
 }
 
+/// The name of the database's directory in the directory of a server.
+const DATA: &str = "data";
+
+/// The name of the log in the directory of a server.
+pub const LOG_FILE: &str = "server.log";
+
 /// Prefix of a directory that is still being filled. The name of a server never yields a file name
 /// that starts with a dot.
 const INCOMPLETE_PREFIX: &str = ".unfinished-";
@@ -267,12 +287,12 @@ impl ServerDir {
     }
 
     pub fn data(&self) -> PathBuf {
-        self.path.join("data")
+        self.path.join(DATA)
     }
 
     /// The server's log file. Each start appends to it.
     pub fn log(&self) -> PathBuf {
-        self.path.join("server.log")
+        self.path.join(LOG_FILE)
     }
 
     /// The directory for the server's sockets; exists while it runs. The path is short enough for a
@@ -306,7 +326,7 @@ impl ServerDir {
 
     /// Whether complete data exists.
     pub fn exists(&self) -> bool {
-        is_own_dir(&self.path)
+        is_own_dir(&self.path) && self.data().exists()
     }
 
     /// Renames the directory to `to`, which must not exist. The server must not run.
@@ -320,6 +340,22 @@ impl ServerDir {
     pub fn remove(&self) -> Result<(), ServerError> {
         self.check_stopped("removing")?;
         remove_dir_if_exists(&self.path).map_err(system("removing", &self.path))
+    }
+
+    /// Removes everything but the log. The server must not run.
+    pub fn remove_data(&self) -> Result<(), ServerError> {
+        if !self.exists() {
+            return Ok(());
+        }
+        self.check_stopped("removing")?;
+        // Renamed first: what is removed only in part is never mistaken for complete data.
+        let rest = self.incomplete();
+        rest.remove()?;
+        std::fs::rename(&self.path, &rest.path)
+            .and_then(|()| create_dir(&self.path, traversable_mode()))
+            .and_then(|()| ignore_missing(std::fs::rename(rest.log(), self.log())))
+            .map_err(system("removing", &self.path))?;
+        rest.remove()
     }
 
     /// Copies the data to `to`, which must not exist: by sharing blocks if the file system can, else
@@ -343,6 +379,12 @@ impl ServerDir {
         })
     }
 
+    /// The directory that a later session removes.
+    fn incomplete(&self) -> Self {
+        let name = format!("{INCOMPLETE_PREFIX}{}", self.name);
+        Self::with_file_name(&self.parent, name, Arc::clone(&self.registry))
+    }
+
     /// Creates and fills a directory under a temporary name with `fill`, then renames it to this
     /// one, so that an interrupted fill is never mistaken for complete data.
     pub(crate) fn fill(
@@ -350,8 +392,7 @@ impl ServerDir {
         fill: impl FnOnce(&Self) -> Result<(), ServerError>,
     ) -> Result<(), ServerError> {
         self.check_missing()?;
-        let name = format!("{INCOMPLETE_PREFIX}{}", self.name);
-        let incomplete = Self::with_file_name(&self.parent, name, Arc::clone(&self.registry));
+        let incomplete = self.incomplete();
         incomplete.remove()?;
         let filled = fill(&incomplete).and_then(|()| {
             std::fs::rename(&incomplete.path, &self.path)
@@ -460,6 +501,26 @@ mod tests {
         assert!(server_dirs.server_dir("e").rename_to(&server_dirs.server_dir("f")).is_err());
         server_dirs.server_dir("f").remove().unwrap();
         server_dirs.server_dir("f").remove().unwrap();
+        server_dirs.remove().unwrap();
+    }
+
+    #[test]
+    fn log_of_removed_data_stays_until_the_next_session() {
+        let run = run();
+        let server_dirs = ServerDirs::open(run.path()).unwrap();
+        let [a, b] = ["a", "b"].map(|name| server_dirs.server_dir(name));
+        a.fill(|server_dir| server_dir.create(None)).unwrap();
+        b.fill(|server_dir| server_dir.create(None)).unwrap();
+        std::fs::write(a.log(), "unknown variable").unwrap();
+        for _ in 0..2 {
+            server_dirs.remove_data().unwrap();
+            assert_eq!(std::fs::read_to_string(a.log()).unwrap(), "unknown variable");
+            assert!(!a.exists() && !b.exists() && !a.temporary().exists());
+        }
+        let log = a.log();
+        drop((server_dirs, a, b));
+        let server_dirs = ServerDirs::open(run.path()).unwrap();
+        assert!(!log.exists());
         server_dirs.remove().unwrap();
     }
 

@@ -139,7 +139,7 @@ pub(super) fn remove_file_if_exists(path: &Path) -> io::Result<()> {
     ignore_missing(std::fs::remove_file(path))
 }
 
-fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+pub(super) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

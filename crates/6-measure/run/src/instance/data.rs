@@ -73,11 +73,7 @@ pub(crate) fn fresh(
             // Under a temporary name, so that a killed load leaves nothing that looks complete.
             let unfinished = context.data_location(of_kind[0], &format!(".loading-{number}"));
             unfinished.remove()?;
-            let outcome = load(context, of_kind[0], &unfinished);
-            if outcome.is_err() {
-                unfinished.remove()?;
-            }
-            outcome?;
+            load(context, of_kind[0], &unfinished)?;
             unfinished.move_to(&loaded)?;
             tracing::info!(candidate = of_kind[0].name, "loaded data");
         }
@@ -287,8 +283,19 @@ pub(crate) fn initialise_server(
     }
 }
 
-/// Creates and loads a candidate's data in an empty location.
+/// Creates and loads a candidate's data in an empty location. If it fails, only the log of its server is left.
 pub(crate) fn load(
+    context: &RunContext<'_>,
+    candidate: &ResolvedCandidate,
+    location: &DataLocation,
+) -> Result<(), RunError> {
+    load_into(context, candidate, location).inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = location.remove_data();
+    })
+}
+
+fn load_into(
     context: &RunContext<'_>,
     candidate: &ResolvedCandidate,
     location: &DataLocation,
@@ -372,6 +379,14 @@ impl DataLocation {
             },
             Self::Server(host, name) => Ok(host.remove(name)?),
             Self::Schema => Ok(()),
+        }
+    }
+
+    /// Does the same, but leaves the log of a server here, which an error may name.
+    pub fn remove_data(&self) -> Result<(), RunError> {
+        match self {
+            Self::Server(host, name) => Ok(host.remove_data(name)?),
+            Self::Directory(_) | Self::Schema => self.remove(),
         }
     }
 

@@ -253,7 +253,7 @@ fn start_without_data(
     let mut instance = Instance::at(candidate.clone(), location.clone());
     let opened = instance.open(context, 1, true);
     instance.stop();
-    location.remove()?;
+    location.remove_data()?;
     Ok((instance, opened))
 }
 

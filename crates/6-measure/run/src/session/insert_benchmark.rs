@@ -116,7 +116,7 @@ impl Session<'_> {
         let is_needed = stored.is_between_steps(one)
             && data.outlives_session()
             && !one.copy(context, stored.done).exists();
-        if is_needed { Ok(()) } else { data.remove() }
+        if is_needed { Ok(()) } else { data.remove_data() }
     }
 
     /// Runs the steps that are not done. `at` is set to the name of the current step.

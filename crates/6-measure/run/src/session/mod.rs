@@ -39,7 +39,8 @@ use crate::session::extension::Extension;
 use crate::session::progress::{Outcome, RunEvent};
 use crate::session::resume::RunState;
 use crate::session::stored_run::{
-    RemovedSchemas, StoredData, open_stored_run, register, remove_schemas, remove_used_schemas,
+    RemovedSchemas, StoredData, open_stored_run, register, remove_loaded, remove_schemas,
+    remove_used_schemas,
 };
 use crate::training::PgoTrainer;
 
@@ -226,12 +227,11 @@ impl<'a> Session<'a> {
             if removed == RemovedSchemas::All || (removed == RemovedSchemas::Used && !had_schemas) {
                 self.recorder.results.set_may_have_schemas(false)?;
             }
-        }
-        let is_refused = matches!(end, Err(RunError::Settings(_) | RunError::Statements(_)));
-        if is_refused && !self.state.has_measured() && !options.keep_data {
-            // Only another experiment can help, whose run loads its own. What cannot be removed is reported.
-            let _ = context.local.as_ref().map(|local| local.remove_all());
-            let _ = data::remove(self.recorder.results.directory());
+            let measured = self.recorder.results.reader().and_then(|run| run.has_measured());
+            if !measured.unwrap_or(true) {
+                // There is nothing to resume. What cannot be removed is reported.
+                let _ = remove_loaded(&context);
+            }
         }
         let text = || self.recorder.results.reader().and_then(|run| run.experiment_text());
         let end = end.map_err(|error| with_lines(error, &text().unwrap_or_default()));

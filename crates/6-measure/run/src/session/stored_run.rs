@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
 use dbdyno_engines::SchemaRemoval;
-use dbdyno_engines::server::{ServerDirs, external_servers};
+use dbdyno_engines::server::{LOG_FILE, ServerDirs, external_servers};
 use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
 use dbdyno_results::{OriginRecord, ResultsError, RunDirectory, RunReader, RunWriter};
 use dbdyno_spec::experiment::{Build, Experiment, System};
@@ -362,6 +362,20 @@ pub(crate) fn remove_data(
     Ok(cleaned)
 }
 
+/// Removes the databases of a run that failed before anything was measured, but not the logs of its servers, which errors
+/// name.
+pub(crate) fn remove_loaded(context: &RunContext<'_>) -> Result<(), RunError> {
+    let Some(local) = &context.local else { return data::remove(&context.directory) };
+    local.remove_all_data()?;
+    for one in subdirectories(&context.directory.data()) {
+        // They may be in the run's directory.
+        if one.canonicalize().ok().as_deref() != Some(local.root()) {
+            fs::remove_dir_all(&one).map_err(RunError::io(&one))?;
+        }
+    }
+    Ok(())
+}
+
 /// The schemas of a candidate and their server; `None` if it is on no existing server.
 fn describe_schemas(candidate: &ResolvedCandidate, experiment: &Experiment) -> Option<String> {
     let Deployment::Existing(server) = &candidate.deployment else { return None };
@@ -452,7 +466,7 @@ fn subdirectories(directory: &Path) -> Vec<PathBuf> {
     directories.map(|one| one.path()).collect()
 }
 
-/// The disk space of all files in a directory; 0 if it does not exist. Files that are copies may share
+/// The disk space of all files in a directory but logs; 0 if it does not exist. Files that are copies may share
 /// blocks with others, and count in full.
 fn size_of(directory: &Path) -> u64 {
     let mut size = 0;
@@ -461,7 +475,7 @@ fn size_of(directory: &Path) -> u64 {
         let Ok(metadata) = entry.path().symlink_metadata() else { continue };
         if metadata.is_dir() {
             size += size_of(&entry.path());
-        } else if metadata.is_file() {
+        } else if metadata.is_file() && entry.file_name() != LOG_FILE {
             size += metadata.blocks() * BLOCK;
         }
     }
@@ -646,6 +660,7 @@ mod tests {
         assert_eq!(StoredData::of(dir.path()), StoredData::default());
         fs::create_dir_all(data.join("a/empty")).unwrap();
         fs::write(data.join("run.txt"), "no data").unwrap();
+        fs::write(data.join("a").join(LOG_FILE), [1; 100_000]).unwrap();
         // A link that dbdyno did not make is not followed.
         let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("precious"), [1; 100_000]).unwrap();

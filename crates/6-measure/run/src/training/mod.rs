@@ -261,7 +261,7 @@ impl PgoTrainer<'_> {
             instance.open(&context, clients, false).and_then(|()| work(&mut instance, clients));
         // Counts are written on a clean exit.
         let closed = instance.close();
-        location.remove()?;
+        location.remove_data()?;
         let done = outcome.and_then(|done| closed.map(|()| done));
         done.map_err(|source| RunError::load(&name, &source))
     }

@@ -221,6 +221,9 @@ pub struct Execution<'a> {
     pub more: Option<Nanos>,
 }
 
+/// Why data is there that is not needed any more.
+const KEEP_DATA: &str = "because of --keep-data";
+
 /// A session of a run.
 pub type Work<'a> = dyn Fn(&Options<'_>) -> Result<Outcome, RunError> + 'a;
 
@@ -242,7 +245,7 @@ impl Execution<'_> {
         };
         let report = self.show()?;
         if self.options.keep_data && matches!(outcome, Outcome::Complete { .. }) {
-            note_stored_data(self.directory, "because of --keep-data");
+            note_stored_data(self.directory, KEEP_DATA);
         }
         let [json, csv, markdown] = self.options.exports();
         let exports = [
@@ -330,7 +333,11 @@ impl Execution<'_> {
         }
         let measured = RunReader::open(self.directory).and_then(|run| run.has_measured());
         if !measured.unwrap_or(false) {
-            note_stored_data(self.directory, "for --resume if the cause is outside the experiment");
+            let why = match self.options.keep_data {
+                true => KEEP_DATA,
+                false => "for --resume if the cause is outside the experiment",
+            };
+            note_stored_data(self.directory, why);
         } else if let Err(second) = self.show() {
             output::note(&format!("cannot report what was measured: {second}"));
         }

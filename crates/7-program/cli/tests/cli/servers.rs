@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use dbdyno_run::StoredData;
 use rusqlite::Connection;
 
 use crate::common::{
@@ -348,7 +349,9 @@ fn server_killed_while_loading_is_reported() {
     let out = test.out();
     let (run, home) = start_and_wait_for_rows(&test);
     processes_in(&home).into_iter().for_each(|pid| send(pid, libc::SIGKILL));
-    run.end().assert_code(1).assert_prints("killed").assert_prints("server.log");
+    let log = home.join("%2eloading-0/server.log");
+    run.end().assert_code(1).assert_prints("killed").assert_prints(&log.to_string_lossy());
+    assert!(log.is_file() && StoredData::of(&out).places.is_empty());
     resume(&out, &[]).assert_code(0);
     assert!(!home.exists());
 }
@@ -582,7 +585,7 @@ fn misspelt_loose_option_is_found_before_data_is_loaded_and_no_useless_data_stay
         let finished = servers.run(&test, &[]);
         finished.assert_code(1).assert_prints(message);
         assert_eq!(finished.all().contains(" rows with innodb"), is_loaded, "{}", finished.all());
-        assert!(!test.out().join("data").exists(), "{}", finished.all());
+        assert!(StoredData::of(&test.out()).places.is_empty(), "{}", finished.all());
     }
 }
 
@@ -614,6 +617,10 @@ fn rejected_setting_ends_the_run_with_the_server_log() {
     // The baseline alone is not measured.
     finished.assert_prints("wrong, the only candidate besides the baseline, failed at starting");
     finished.assert_prints("Nothing was measured: correct the cause");
-    assert!(!finished.all().contains("continue with --resume"), "{}", finished.all());
+    assert!(!finished.all().contains("--resume"), "{}", finished.all());
     assert_eq!(count(&test.out(), "SELECT COUNT(*) FROM slice"), 0);
+    // There is nothing to resume, but the log that the message names.
+    assert!(StoredData::of(&test.out()).places.is_empty(), "{}", finished.all());
+    let log = home_of_servers(&test.out()).unwrap().join("wrong/server.log");
+    assert!(log.is_file() && xml.contains(&*log.to_string_lossy()), "{xml}");
 }
