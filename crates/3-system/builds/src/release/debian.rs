@@ -134,16 +134,22 @@ fn exists(apt: &Apt<'_>, name: &str) -> Result<bool, BuildError> {
 /// A line of `--print-uris`: `'URI' NAME_VERSION_ARCHITECTURE.deb SIZE CHECKSUM`.
 fn package(line: &str) -> Option<Package> {
     let mut words = line.strip_prefix('\'')?.split_once("' ")?.1.split_whitespace();
-    let mut parts = words.next()?.strip_suffix(".deb")?.splitn(3, '_');
+    let (name, version) = name_and_version(words.next()?)?;
+    let size = Bytes::from_bytes(words.next()?.parse().ok()?);
+    Some(Package { name, version, size })
+}
+
+/// The name and version of the package in a file `NAME_VERSION_ARCHITECTURE.deb`.
+fn name_and_version(file: &str) -> Option<(String, String)> {
+    let mut parts = file.strip_suffix(".deb")?.splitn(3, '_');
     let (name, version) = (parts.next()?, parts.next()?);
     parts.next()?;
-    let size = Bytes::from_bytes(words.next()?.parse().ok()?);
     let valid = |word: &str| {
         let is_valid = |c: char| c.is_ascii_alphanumeric() || "+-.:~".contains(c);
         word.starts_with(|c: char| c.is_ascii_alphanumeric()) && word.chars().all(is_valid)
     };
     let version = version.replace("%3a", ":");
-    (valid(name) && valid(&version)).then(|| Package { name: name.to_owned(), version, size })
+    (valid(name) && valid(&version)).then(|| (name.to_owned(), version))
 }
 
 fn unpack(
@@ -168,11 +174,7 @@ fn unpack(
                     "try again",
                 )
             })?;
-        let args = ["--extract", &file.to_string_lossy(), "inside"];
-        fetching.run(UNPACK, "unpacking it", fetching.part, &args)?;
-        let sha256 = Sha256::of_file(&file).map_err(io_error("reading", &file))?.to_string();
-        let record =
-            ReleaseFile { name: package.name.clone(), version: package.version.clone(), sha256 };
+        let record = unpack_package(fetching, &file, fetching.part)?;
         let program = server_program(system, &tree).filter(|_| found.is_none());
         if program.is_some() {
             found = program;
@@ -192,6 +194,20 @@ fn unpack(
     }
     loader::set(fetching, &linked_programs(system, &tree, &found), &tree, folder)?;
     Ok((tree, found, records))
+}
+
+/// Unpacks a downloaded package into `inside` in a directory.
+pub(super) fn unpack_package(
+    fetching: &Fetching<'_>,
+    file: &Path,
+    dir: &Path,
+) -> Result<ReleaseFile, BuildError> {
+    let args = ["--extract", &file.to_string_lossy(), "inside"];
+    fetching.run(UNPACK, "unpacking it", dir, &args)?;
+    let sha256 = Sha256::of_file(file).map_err(io_error("reading", file))?.to_string();
+    let file_name = file.file_name().unwrap_or_default().to_string_lossy();
+    let (name, version) = name_and_version(&file_name).unwrap_or_default();
+    Ok(ReleaseFile { name, version, sha256 })
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ use object::elf;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-use super::debian::UNPACK;
+use super::debian::{UNPACK, unpack_package};
 use super::loader::{PATCHELF, interpreter};
 use crate::apt::{Apt, DPKG, GET, Lists};
 use crate::command::network_command;
 use crate::error::io_error;
 use crate::fetching::Fetching;
 use crate::store::listed;
-use crate::{BuildError, Cache, Sha256};
+use crate::{BuildError, Cache};
 
 /// Libraries, each with its package of Debian and the last suite that has it. They need the C library only.
 const IN_DEBIAN: [(&str, &str, &str); 7] = [
@@ -238,13 +238,7 @@ fn fetch(
     let inside = folder.join("inside");
     let mut fetched = Vec::new();
     for file in files {
-        let args = ["--extract", &file.to_string_lossy(), "inside"];
-        fetching.run(UNPACK, "unpacking libraries", &folder, &args)?;
-        let sha256 = Sha256::of_file(&file).map_err(io_error("reading", &file))?.to_string();
-        let file_name = file.file_name().unwrap_or_default().to_string_lossy();
-        let mut parts = file_name.split('_').map(|part| part.replace("%3a", ":"));
-        let (name, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        fetched.push(ReleaseFile { name, version, sha256 });
+        fetched.push(unpack_package(fetching, &file, &folder)?);
     }
     fs::create_dir_all(into).map_err(io_error("creating", into))?;
     for name in libraries.keys() {
