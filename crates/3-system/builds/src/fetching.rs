@@ -87,7 +87,7 @@ impl Fetched<'_> {
             on_wait: &|| {
                 report(format!("waiting for another dbdyno process that fetches or uses {origin}"));
             },
-            on_invalid: &|reason| report(format!("fetching {origin} again, because {reason}")),
+            on_invalid: &|reason| report(format!("preparing {origin} again, because {reason}")),
         };
         let making = match entry.lookup(&query)? {
             Lookup::Found(held) => return Ok(held),

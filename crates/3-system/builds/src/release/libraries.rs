@@ -95,6 +95,11 @@ pub(super) fn complete(
     is_missing().map_or(Ok(packages), |name| Err(lacking(fetching, &name)))
 }
 
+/// Whether programs lack libraries.
+pub(super) fn are_missing(programs: &[PathBuf]) -> Result<bool, BuildError> {
+    Ok(!missing(&linked(programs)?, &BTreeSet::new()).is_empty())
+}
+
 /// A library that Debian has, with its package, and the suite.
 fn package_of(name: &str) -> Option<(&'static str, &'static str, &'static str)> {
     IN_DEBIAN.into_iter().find(|(library, ..)| *library == name)
