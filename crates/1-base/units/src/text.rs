@@ -15,6 +15,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A number with what it counts, whose plural ends with `s`: `1 row`, `2,000 rows`.
+pub fn counted(number: u64, one: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{} {one}{end}", grouped(number))
+}
+
 /// One word for a POSIX shell, quoted if it has special characters.
 pub fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%^".contains(c);
@@ -63,6 +69,12 @@ mod tests {
             shown,
             ["0", "999", "1,000", "99,999", "1,234,567", "18,446,744,073,709,551,615"]
         );
+    }
+
+    #[test]
+    fn only_one_is_singular() {
+        let shown = [0, 1, 2, 2_000].map(|number| counted(number, "row"));
+        assert_eq!(shown, ["0 rows", "1 row", "2 rows", "2,000 rows"]);
     }
 
     #[test]

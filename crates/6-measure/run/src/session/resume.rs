@@ -71,7 +71,9 @@ impl Session<'_> {
             if data::from_baseline(context, candidates, self.has_shrunk_tables())? {
                 return Ok(());
             }
-            self.recorder.stage("continuing without the writes of the earlier sessions: their data cannot be copied");
+            self.recorder.stage(
+                "continuing without the writes of the earlier sessions: their data is gone or cannot be copied",
+            );
             self.warn(self.new_data_warning().into_iter().collect())?;
         }
         data::fresh(context, candidates, self.options.progress)

@@ -34,7 +34,7 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
     let directory = args.out.clone();
     let directory =
         directory.unwrap_or_else(|| directory_for(&format!("{}-bisect", experiment.name)));
-    let cancel = stop_on_signals("stopping after this slice")?;
+    let cancel = stop_on_signals("stopping after the current slice or stage")?;
     let display = Display::new();
     let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
     let options = Options { cache: args.cache.clone(), ..options(cancel, &progress)? };

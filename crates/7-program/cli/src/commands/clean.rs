@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use dbdyno_results::RunReader;
 use dbdyno_run::{Cleaned, StoredData};
 use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_units::shell_quoted;
 
 use crate::args::Clean;
 use crate::commands::session::worker_program;
@@ -40,7 +41,7 @@ pub fn note_stored_data(directory: &Path, why: &str) {
     if kept.is_empty() {
         return;
     }
-    let directory = directory.display();
+    let directory = shell_quoted(&directory.to_string_lossy());
     output::note(&format!(
         "its data is kept {why}: {}; remove it with: dbdyno clean {directory}",
         kept.join(", ")

@@ -11,7 +11,7 @@ use dbdyno_scripts::replaced_on_command_line;
 use dbdyno_spec::compare::{ScriptWords, SqlWords, Words, experiment};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_types::server::ServerSystem;
-use dbdyno_units::Nanos;
+use dbdyno_units::{Nanos, counted};
 
 use crate::args::{Compare, ComparisonOptions, SessionOptions};
 use crate::commands::each_option::each_option;
@@ -162,10 +162,7 @@ fn longer(asked: Nanos, word: &str, experiment: &Experiment) -> Option<String> {
     };
     let (workload, candidates) = (&experiment.workload, experiment.candidates.len());
     let (microbenchmarks, clients) = (workload.microbenchmarks.len(), workload.clients.len());
-    let cases = match microbenchmarks {
-        1 => "1 microbenchmark".to_owned(),
-        several => format!("{several} microbenchmarks"),
-    };
+    let cases = counted(microbenchmarks as u64, "microbenchmark");
     let cases = match clients {
         1 => cases,
         several => format!("{cases} with {several} numbers of clients"),

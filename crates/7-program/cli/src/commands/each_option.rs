@@ -18,6 +18,7 @@ use dbdyno_run::{
     Options, Outcome, RunError, RunEvent, RunPlan, TimeRange, continue_run, start_run,
 };
 use dbdyno_spec::compare::{Difference, OptionWords, option_words};
+use dbdyno_units::counted;
 
 use crate::commands::compare::{Comparison, installed};
 use crate::commands::report::assembled;
@@ -65,7 +66,7 @@ pub fn each_option(comparison: &Comparison<'_>) -> Result<ExitCode, CliError> {
         words: &words,
         baseline: &baseline,
         directory: &comparison.out.map_or_else(default, Path::to_owned),
-        cancel: stop_on_signals("stopping after this slice")?,
+        cancel: stop_on_signals("stopping after the current slice or stage")?,
         screening: part(1),
         measuring: part(2),
     };
@@ -200,13 +201,13 @@ impl Search<'_> {
         let described = self.describe(groups, is_screening)?;
         let settings: usize = groups.iter().map(Vec::len).sum();
         let what = match (is_screening, settings == groups.len()) {
-            (true, true) => format!("screening: {settings} settings, each left out once"),
-            (true, false) => {
-                format!(
-                    "screening: {settings} settings in {} groups, each left out once",
-                    groups.len()
-                )
+            (true, true) => {
+                format!("screening: {}, each left out once", counted(settings as u64, "setting"))
             }
+            (true, false) => format!(
+                "screening: {settings} settings in {}, each left out once",
+                counted(groups.len() as u64, "group")
+            ),
             (false, _) => format!("measuring settings that may count: {settings}"),
         };
         output::note(&what);

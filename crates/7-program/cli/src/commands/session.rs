@@ -17,7 +17,7 @@ use dbdyno_run::{Options, Outcome, RunError, RunEvent, WorkerProgram};
 use dbdyno_scripts::text_of;
 use dbdyno_spec::experiment::{Experiment, LayerRules, System};
 use dbdyno_spec::parse_with_files;
-use dbdyno_units::{Nanos, shell_quoted};
+use dbdyno_units::{Nanos, counted, shell_quoted};
 use jiff::{Timestamp, Zoned};
 
 use crate::args::{SessionOptions, When};
@@ -230,7 +230,7 @@ pub type Work<'a> = dyn Fn(&Options<'_>) -> Result<Outcome, RunError> + 'a;
 impl Execution<'_> {
     /// Executes a session, prints and exports the report, and judges a complete run by the rules of `--fail-if`.
     pub fn execute(self, work: &Work<'_>) -> Result<ExitCode, CliError> {
-        let cancel = stop_on_signals("stopping after this slice")?;
+        let cancel = stop_on_signals("stopping after the current slice or stage")?;
         let progress = |event: RunEvent<'_>| self.display.show(&event);
         let outcome = work(&Options {
             cache: self.options.cache.clone(),
@@ -265,7 +265,8 @@ impl Execution<'_> {
                     }
                 };
                 if failures > 0 {
-                    output::note(&format!("{failures} failures, see the report above"));
+                    let failures = counted(failures as u64, "failure");
+                    output::note(&format!("{failures}, see the report above"));
                 }
                 of_complete_run(failures, judged)
             }

@@ -159,7 +159,7 @@ impl Display {
         let ratios = ratios(estimates);
         let time = coarse(Nanos::from_secs_f64(started.elapsed().as_secs_f64()));
         self.line(&format!(
-            "first ratio after {time}: {}\n  of {head}; more blocks and starts refine it",
+            "first ratio after {time}: {}\n  of {head}; more blocks refine it",
             ratios.trim_end_matches(", ")
         ));
     }
@@ -260,7 +260,8 @@ fn result(measured: &StepMeasured) -> String {
         }
     }
     if measured.overdue > 0 {
-        let _ = write!(text, "  {} rows late: rate not sustained", measured.overdue);
+        // A few are no verdict on the rate, which the report has.
+        let _ = write!(text, "  rows late: {}", measured.overdue);
     }
     text
 }

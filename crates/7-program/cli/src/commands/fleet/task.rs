@@ -19,7 +19,7 @@ use crate::output::{self, Display};
 
 pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
     let FleetTask { directory, task, attempt } = args;
-    let stop = stop_on_signals("stopping after this slice")?;
+    let stop = stop_on_signals("stopping after the current slice or stage")?;
     let place = place();
     let begun = TaskSession::begin(directory, task, *attempt, &place, &stop);
     let session = match begun {

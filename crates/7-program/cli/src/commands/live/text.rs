@@ -9,7 +9,7 @@ use dbdyno_live::{
 };
 use dbdyno_relayout::{SampleRequirement, TooFewSamples};
 use dbdyno_text::{Block, Fact, Facts, Text};
-use dbdyno_units::{Bytes, Nanos};
+use dbdyno_units::{Bytes, Nanos, counted};
 
 /// A title, and below it labels of at least `least` columns with their texts.
 fn titled(title: String, least: usize, rows: Vec<Fact>) -> Vec<Block> {
@@ -87,10 +87,10 @@ pub(super) fn planned(dry_run: &DryRun, max_pause: Duration) -> Vec<Block> {
         refused.map(|it| Fact::new("refused", with_advice(it, it.to_string(), is_explained)));
     let mut rows: Vec<Fact> = refused.collect();
     rows.extend(of_code(&plan.code, "to move"));
-    let entries = format!("{} to redirect", functions(plan.entries as u64));
+    let entries = format!("{} to redirect", counted(plan.entries as u64, "function"));
     rows.push(Fact::new("entries", entries));
     rows.extend(of_slots_and_entries(&plan.code));
-    let threads = if plan.threads == 1 { "1 thread" } else { &format!("{} threads", plan.threads) };
+    let threads = counted(plan.threads as u64, "thread");
     let stop = format!("{threads}, at most {} at a time (--max-pause)", Nanos::from(max_pause));
     rows.push(Fact::new("stop", stop));
     rows.extend(
@@ -314,7 +314,7 @@ fn of_code(code: &NewCode, moved: &str) -> Vec<Fact> {
     }
     for (reason, count) in &statistics.rejected {
         let samples = statistics.rejected_samples.get(reason).copied().unwrap_or(0);
-        let (count, share) = (functions(*count), share(samples, all));
+        let (count, share) = (counted(*count, "function"), share(samples, all));
         let reason = reason.name().replace('_', " ");
         row("not moved", format!("{count}, {share} of the samples: {reason}"));
     }
@@ -352,10 +352,6 @@ fn of_code(code: &NewCode, moved: &str) -> Vec<Fact> {
     rows
 }
 
-fn functions(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "function" } else { "functions" })
-}
-
 /// The rows about slots of virtual tables, and about entries that cross a page boundary.
 fn of_slots_and_entries(code: &NewCode) -> impl Iterator<Item = Fact> {
     let NewCode { virtual_slots, on_two_pages, .. } = *code;
@@ -364,8 +360,9 @@ fn of_slots_and_entries(code: &NewCode) -> impl Iterator<Item = Fact> {
         1 => Some("1 slot of the virtual tables refers to new code".to_owned()),
         _ => Some(format!("{virtual_slots} slots of the virtual tables refer to new code")),
     };
-    let entries = (on_two_pages > 0)
-        .then(|| format!("{}: entry crosses a page boundary", functions(on_two_pages as u64)));
+    let entries = (on_two_pages > 0).then(|| {
+        format!("{}: entry crosses a page boundary", counted(on_two_pages as u64, "function"))
+    });
     let slots = slots.map(|text| Fact::new("virtual", text));
     slots.into_iter().chain(entries.map(|text| Fact::new("not moved", text)))
 }
