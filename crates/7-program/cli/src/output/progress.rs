@@ -11,7 +11,7 @@ use dbdyno_fleet::{FleetRecord, TaskStatus, lines, totals};
 use dbdyno_results::OptimizationRecord;
 use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent, TimeRange};
 use dbdyno_types::insert::{Second, StepMeasured};
-use dbdyno_units::{Nanos, Qps, Share};
+use dbdyno_units::{Nanos, Qps, Share, counted};
 use dbdyno_workloads::insert::Task;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -126,8 +126,8 @@ impl Display {
             }
             RunEvent::Optimized { candidate, record } => {
                 self.line(&format!(
-                    "{candidate}: {} functions moved, {}, stopped for {}, in {}",
-                    record.layout.functions,
+                    "{candidate}: {} moved, {}, stopped for {}, in {}",
+                    counted(record.layout.functions, "function"),
                     record.layout.hot,
                     record.layout.longest_pause,
                     record.layout.took
