@@ -146,6 +146,9 @@ impl Starts {
     }
 }
 
+/// Data that took this long to load is kept for a resumed run, though nothing was measured yet.
+const LONG_LOADING: Nanos = Nanos::from_secs(60);
+
 /// One uninterrupted part of a run.
 struct Session<'a> {
     experiment: &'a Experiment,
@@ -227,9 +230,11 @@ impl<'a> Session<'a> {
             if removed == RemovedSchemas::All || (removed == RemovedSchemas::Used && !had_schemas) {
                 self.recorder.results.set_may_have_schemas(false)?;
             }
+            let is_refused = matches!(end, Err(RunError::Settings(_) | RunError::Statements(_)));
+            let is_soon_loaded_again = clock::monotonic() - self.loading_began < LONG_LOADING;
             let measured = self.recorder.results.reader().and_then(|run| run.has_measured());
-            if !measured.unwrap_or(true) {
-                // There is nothing to resume. What cannot be removed is reported.
+            if !measured.unwrap_or(true) && (is_refused || is_soon_loaded_again) {
+                // A new run is as good as a resumed one. What cannot be removed is reported.
                 let _ = remove_loaded(&context);
             }
         }
