@@ -237,7 +237,7 @@ pub(crate) mod tests {
             })
             .into();
         let change = between(&before, &after).unwrap();
-        assert_eq!((change.runs_before, change.runs_after), (vec![0, 1, 2, 3], vec![0, 1]));
+        assert_eq!((&change.runs_before, &change.runs_after), (&vec![0, 1, 2, 3], &vec![0, 1]));
         let certain: Vec<&str> = change
             .functions
             .iter()
