@@ -315,7 +315,7 @@ impl fmt::Display for AbTestResult {
             AbTestVerdict::Better => "better",
             AbTestVerdict::Worse => "worse",
             AbTestVerdict::Same | AbTestVerdict::Unknown => {
-                "not proven better, because the interval contains 1"
+                "not proven better, because the interval contains 1; a longer --ab-test, or more load, narrows it"
             }
         })
     }
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(
             text(&wide),
             "CPU time per unit of work × 0.836 (95% interval 0.765 to 1.103): not proven better, because the \
-             interval contains 1"
+             interval contains 1; a longer --ab-test, or more load, narrows it"
         );
         assert!(text(&[0.8; 3]).starts_with("not proven: work was done in 3 of 10 pairs"));
         assert!(text(&[0.8; 10]).ends_with("to 0.800): better"));
