@@ -108,7 +108,9 @@ pub(crate) fn rates_of_scripts(report: &Report, with_options: bool) -> Vec<Strin
         let rates: Vec<String> = rates.collect();
         let options = if with_options { format!("{script}; ") } else { String::new() };
         let name = with_clients(&one.name, one.clients, report.is_sweep());
-        Some(format!("{name}: {options}on average {}", rates.join(", ")))
+        let polls = one.baseline.client_polling_us_per_query.is_some();
+        let clients = if polls { "with clients that poll, " } else { "" };
+        Some(format!("{name}: {options}on average {clients}{}", rates.join(", ")))
     };
     report.microbenchmarks.iter().filter_map(text).collect()
 }
