@@ -227,9 +227,14 @@ impl Explained<'_> {
         with_clients(&self.member.name, self.member.clients, self.report.is_sweep())
     }
 
-    /// Whether the CPU time per query certainly differs.
-    const fn is_certain(&self) -> bool {
+    const fn has_verdict(&self) -> bool {
         matches!(self.row.cpu_verdict, Verdict::Better | Verdict::Worse)
+    }
+
+    /// Whether the CPU time per query of the rows certainly differs.
+    fn is_certain(&self) -> bool {
+        let contains_none = |[low, high]: [f64; 2]| low <= 0.0 && high >= 0.0;
+        self.has_verdict() && !self.profile.interval_us.is_some_and(contains_none)
     }
 
     fn difference_us(&self) -> f64 {
@@ -283,7 +288,7 @@ impl Explained<'_> {
              {low} to {high}"
         );
         let floor = self.report.floor_of(Metric::Cpu, self.member);
-        let Some(floor) = floor.filter(|_| !self.is_certain() && !cpu.contains_one()) else {
+        let Some(floor) = floor.filter(|_| !self.has_verdict() && !cpu.contains_one()) else {
             return Some(of_ratio);
         };
         let own = self.member.control().and_then(|row| row.counted(Metric::Cpu));
