@@ -64,9 +64,8 @@ pub(crate) struct Finding {
     /// The noise floor; `None` without a control.
     #[serde(skip)]
     noise: Option<Share>,
-    /// The control's median ratio in the same microbenchmarks, if its interval excludes 1 on the same
-    /// side and it is at least half as far from 1 on a logarithmic scale: then the candidate's
-    /// difference may be noise.
+    /// The control's median ratio in the same microbenchmarks, if it is on the same side of 1 and at least half as far from
+    /// it on a logarithmic scale: then the candidate's difference may be noise.
     pub(crate) control: Option<Ratio>,
     /// The median ratio of CPU time without a server's work between slices, if there is much of it and `interval` does not
     /// contain it, or is too wide: then background work changes the difference, and may vary from start to start.
@@ -184,11 +183,8 @@ fn part(names: &[&str]) -> String {
 impl Finding {
     /// The control's ratio if it differs from 1 in the same way, see [`Finding::control`].
     fn like(&self, control: &Self) -> Option<Ratio> {
-        let (own, ratio, (low, high)) = (self.ratio?, control.ratio?, control.interval?);
-        let same_side = match own > Ratio::ONE {
-            true => low > Ratio::ONE,
-            false => high < Ratio::ONE,
-        };
+        let (own, ratio) = (self.ratio?, control.ratio?);
+        let same_side = if own > Ratio::ONE { ratio > Ratio::ONE } else { ratio < Ratio::ONE };
         let distance = |ratio: Ratio| ratio.get().ln().abs();
         let is_like = same_side && distance(ratio) >= 0.5 * distance(own);
         (self.is_difference() && is_like).then_some(ratio)

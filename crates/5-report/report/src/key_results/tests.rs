@@ -297,11 +297,13 @@ fn difference_that_the_control_has_too_may_be_noise() {
         words(report).remove(0)
     };
     let own = [0.390, 0.583, 0.814];
-    assert_eq!(
-        found(&mut report, own, [0.473, 0.584, 0.776]),
-        "41.7% less QPS (18.6% to 61%); may be noise, as the control has 41.6% less"
-    );
-    for control in [[0.473, 0.584, 1.010], [1.473, 1.584, 1.776], [0.980, 0.985, 0.990]] {
+    for control in [[0.473, 0.584, 0.776], [0.473, 0.584, 1.010]] {
+        assert_eq!(
+            found(&mut report, own, control),
+            "41.7% less QPS (18.6% to 61%); may be noise, as the control has 41.6% less"
+        );
+    }
+    for control in [[1.473, 1.584, 1.776], [0.980, 0.985, 0.990]] {
         assert_eq!(
             found(&mut report, own, control),
             "41.7% less QPS (18.6% to 61%)",
