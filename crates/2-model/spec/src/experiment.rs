@@ -199,8 +199,11 @@ pub struct Schedule {
     pub write_slice: Nanos,
     /// What ends a slice.
     pub pace: Pace,
-    /// Number of blocks that are run first and not counted.
+    /// Minimum number of blocks that are run first after each start and not counted.
     pub warmup_blocks: u32,
+    /// Minimum time of the baseline's slices in these blocks; 0 in runs that earlier versions stored.
+    #[serde(default)]
+    pub warmup_time: Nanos,
     pub min_blocks: u32,
     /// Half-width of the 95% interval at which a microbenchmark is done.
     pub target: Share,

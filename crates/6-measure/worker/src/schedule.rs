@@ -81,8 +81,10 @@ pub struct BlockPlan {
     pub microbenchmark: u32,
     /// Number of the first block.
     pub first_block: u32,
-    /// Number of warm-up blocks, starting with the first block.
+    /// Minimum number of warm-up blocks, starting with the first block.
     pub warmup_blocks: u32,
+    /// Minimum time of the baseline's slices in warm-up blocks.
+    pub warmup_time: Nanos,
     /// Number of blocks after them in which the engines' own counters are read.
     pub counted_blocks: u32,
     pub clients: u32,
@@ -122,6 +124,10 @@ pub struct Schedule {
     active: Vec<bool>,
     block: u32,
     next_block: u32,
+    /// Time of the baseline's slices in warm-up blocks.
+    warm: Nanos,
+    /// The first block after warm-up, once it has started.
+    first_counted: Option<u32>,
     /// The candidate of the last slice that was returned.
     current: usize,
     /// Position and candidate of the remaining slices of the block.
@@ -144,6 +150,8 @@ impl Schedule {
             active,
             block: plan.first_block,
             next_block: plan.first_block,
+            warm: Nanos::ZERO,
+            first_counted: None,
             current: BASELINE,
             left: VecDeque::new(),
             measured: None,
@@ -154,9 +162,12 @@ impl Schedule {
         }
     }
 
-    /// Sets the number of events per slice from the measurements of the last slice, if it is not
-    /// known yet: for later blocks if the slice is the baseline's, else for the rest of the block.
+    /// Adds the last slice to the time of warm-up, and sets the number of events per slice from its measurements, if it is
+    /// not known yet: for later blocks if the slice is the baseline's, else for the rest of the block.
     pub fn calibrate(&mut self, measured: &SliceMeasured) {
+        if self.is_warmup() && self.current == BASELINE {
+            self.warm += measured.wall;
+        }
         if self.plan.pace == Pace::Events && self.measured.is_none() {
             let SliceMeasured { events, wall, .. } = *measured;
             let quota = MeasuredQuota { events: events.max(1), wall };
@@ -186,13 +197,19 @@ impl Schedule {
     }
 
     const fn is_warmup(&self) -> bool {
-        self.block - self.plan.first_block < self.plan.warmup_blocks
+        self.first_counted.is_none()
     }
 
     fn start_block(&mut self) {
         self.block = self.next_block;
         self.next_block += 1;
-        let BlockPlan { seed, microbenchmark, pace, slice, .. } = self.plan;
+        let BlockPlan { seed, microbenchmark, pace, slice, warmup_blocks, warmup_time, .. } =
+            self.plan;
+        let is_warm =
+            self.block - self.plan.first_block >= warmup_blocks && self.warm >= warmup_time;
+        if self.is_warmup() && is_warm {
+            self.first_counted = Some(self.block);
+        }
         let (of_lead_in, measured) =
             if self.is_warmup() { (self.last, None) } else { (self.highest, self.highest) };
         self.measured = measured;
@@ -213,8 +230,8 @@ impl Schedule {
             Some(measured) => Quota::Events(measured.events),
             None => Quota::Time(self.plan.slice),
         };
-        let first = self.plan.first_block + self.plan.warmup_blocks;
-        let counters = (first..first + self.plan.counted_blocks).contains(&block);
+        let counters =
+            self.first_counted.is_some_and(|first| block - first < self.plan.counted_blocks);
         let clients = Some(self.plan.clients);
         SliceRequest { block, clients, lead_in: self.lead_in, quota, counters, profile: false }
     }
@@ -246,6 +263,7 @@ mod tests {
         microbenchmark: 0,
         first_block: 0,
         warmup_blocks: 2,
+        warmup_time: Nanos::ZERO,
         counted_blocks: 3,
         clients: 1,
         slice: Nanos::from_millis(10),
@@ -259,6 +277,29 @@ mod tests {
         let counted = slices.iter().filter(|slice| slice.request.counters);
         let blocks: Vec<u32> = counted.map(|slice| slice.block).collect();
         assert_eq!(blocks, [2, 2, 3, 3, 4, 4]);
+    }
+
+    #[test]
+    fn warm_up_ends_when_the_baseline_ran_for_its_time_and_blocks() {
+        let first_counted = |slice: u64, pace| {
+            let plan = BlockPlan { warmup_time: Nanos::from_millis(100), pace, ..PLAN };
+            let mut schedule = Schedule::new(plan, vec![true; 2]);
+            for _ in 0..100 {
+                let next = schedule.next().unwrap();
+                if !next.warmup {
+                    assert!(next.request.counters && next.position == 0);
+                    return next.block;
+                }
+                // The other one is slow, which does not shorten the warm-up of the baseline.
+                let wall = Nanos::from_millis(slice * (1 + 9 * next.candidate as u64));
+                schedule.calibrate(&SliceMeasured { wall, ..SliceMeasured::default() });
+            }
+            panic!("warm-up does not end");
+        };
+        for pace in [Pace::Events, Pace::Time] {
+            let blocks = [5, 20, 30, 50, 3_000].map(|slice| first_counted(slice, pace));
+            assert_eq!(blocks, [20, 5, 4, 2, 2]);
+        }
     }
 
     #[test]

@@ -328,13 +328,14 @@ fn servers_have_other_schedule_defaults() {
         write_slice: Nanos::from_secs(1),
         pace: Pace::Events,
         warmup_blocks: 2,
+        warmup_time: Nanos::from_millis(100),
         min_blocks: 20,
         target: Share::from_percent(1.0),
         budget: Nanos::from_secs(5),
         restarts: 6,
         counters: true,
     };
-    let lasting = Schedule { restarts: 1, ..of_servers };
+    let lasting = Schedule { restarts: 1, warmup_time: Nanos::ZERO, ..of_servers };
     let schedule = |sections: &str, lines: &str| with(sections, lines).schedule;
     let server = "system = 'mariadb'";
     assert_eq!(schedule("", server), of_servers);
@@ -342,6 +343,8 @@ fn servers_have_other_schedule_defaults() {
     // An existing server cannot be restarted, and the live optimizer trains after each start.
     assert_eq!(schedule("", "system = 'postgresql'\nurl = 'postgres://me@h'"), lasting);
     assert_eq!(schedule("", &format!("{server}\nlive = true")), lasting);
+    let given = Schedule { warmup_blocks: 3, warmup_time: Nanos::ZERO, ..of_servers };
+    assert_eq!(schedule("schedule.warmup_blocks = 3", server), given);
     let sweep = Schedule { pace: Pace::Time, slice: Nanos::from_millis(50), ..of_servers };
     assert_eq!(schedule("workload.clients = [1, 2]", server), sweep);
     for (lines, slice, write_slice) in [
@@ -372,6 +375,15 @@ fn stored_experiment_is_read_unchanged() {
     let experiment = with("workload.clients = [1, 2]", &lines);
     let stored = serde_json::to_string(&experiment).unwrap();
     assert_eq!(serde_json::from_str::<Experiment>(&stored).unwrap(), experiment);
+}
+
+#[test]
+fn stored_experiment_of_an_earlier_version_has_no_warmup_time() {
+    let experiment = with("", "system = 'mariadb'");
+    let mut stored = serde_json::to_value(&experiment).unwrap();
+    stored["schedule"].as_object_mut().unwrap().remove("warmup_time").unwrap();
+    let read: Experiment = serde_json::from_value(stored).unwrap();
+    assert_eq!(read.schedule, Schedule { warmup_time: Nanos::ZERO, ..experiment.schedule });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use dbdyno_results::ProfileRecord;
 use dbdyno_types::profile::Profile;
+use dbdyno_units::Nanos;
 use dbdyno_worker::schedule::{BlockPlan, Schedule};
 
 use crate::error::RunError;
@@ -36,6 +37,7 @@ impl MicrobenchmarkRun<'_> {
             microbenchmark: id,
             first_block: FIRST_COUNTED + restart * INSTRUCTION_BLOCKS,
             warmup_blocks: INSTRUCTION_BLOCKS - 1,
+            warmup_time: Nanos::ZERO,
             counted_blocks: 0,
             clients: 1,
             slice: instruction_slice(&experiment.schedule, &case.microbenchmark),

@@ -457,6 +457,7 @@ impl Blocks<'_, '_> {
             microbenchmark: id,
             first_block,
             warmup_blocks: experiment.schedule.warmup_blocks,
+            warmup_time: experiment.schedule.warmup_time,
             counted_blocks: counted_blocks(&experiment.schedule),
             clients: case.clients,
             slice: slice_length(&experiment.schedule, &case.microbenchmark),
@@ -536,7 +537,7 @@ impl Blocks<'_, '_> {
         let left = |one: &NumberedCase<'_>| {
             let left = CaseLeft::of(schedule, slice, rule(one), instances);
             let relative = relative_time(self.histories, one.id as usize);
-            times(left.time(schedule, slice, instances), relative)
+            times(left.time(slice, instances), relative)
         };
         let time_left: TimeRange = self.cases.iter().map(left).sum();
         let time_left = time_left + self.time_after;

@@ -80,6 +80,7 @@ impl MicrobenchmarkRun<'_> {
             microbenchmark: id,
             first_block: FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START)),
             warmup_blocks: 1,
+            warmup_time: Nanos::ZERO,
             counted_blocks: 0,
             clients: case.clients,
             slice,

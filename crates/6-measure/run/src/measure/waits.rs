@@ -1,6 +1,7 @@
 //! Recording of where threads wait, in blocks after those whose stacks are sampled: both would disturb each other.
 
 use dbdyno_results::Warning;
+use dbdyno_units::Nanos;
 use dbdyno_worker::WorkerHandle;
 use dbdyno_worker::schedule::{BlockPlan, Schedule};
 
@@ -34,6 +35,7 @@ impl MicrobenchmarkRun<'_> {
             microbenchmark: id,
             first_block: first.saturating_add(BLOCKS_OF_START / 2),
             warmup_blocks: 1,
+            warmup_time: Nanos::ZERO,
             counted_blocks: 0,
             clients: case.clients,
             slice: slice_length(&experiment.schedule, &case.microbenchmark),

@@ -189,15 +189,14 @@ fn slices_in(time: u64, slice: Nanos) -> u32 {
     u32::try_from(time.div_ceil(slice.as_nanos().max(1))).unwrap_or(u32::MAX)
 }
 
-/// The time of this number of blocks on all instances, with the warm-up after each start and the
-/// lead-in of each slice, without the time to start the instances.
-pub(crate) fn block_time(schedule: &Schedule, slice: Nanos, blocks: u32, instances: u64) -> Nanos {
+/// This number of blocks with slices of this length, with the warm-up after each start.
+pub(crate) fn with_warmup(schedule: &Schedule, slice: Nanos, blocks: u32) -> u64 {
     let starts = match schedule.restarts {
-        1 => 1,
+        1 => blocks.min(1),
         _ => blocks.div_ceil(blocks_of_start(schedule, slice)),
     };
-    let with_warmup = u64::from(blocks) + u64::from(schedule.warmup_blocks) * u64::from(starts);
-    (slice + lead_in_time(slice)).times(with_warmup * instances)
+    let warmup = slices_in(schedule.warmup_time.as_nanos(), slice).max(schedule.warmup_blocks);
+    u64::from(blocks) + u64::from(warmup) * u64::from(starts)
 }
 
 /// Blocks of a start in which stacks are sampled, at most.
@@ -457,9 +456,18 @@ mod tests {
         let slice = Nanos::from_millis(200);
         assert_eq!(start_range(&schedule, slice), (4, 4));
         assert_eq!(block_range(&schedule, slice), (20, 20));
-        // 20 blocks and 4 × 2 of warm-up, with a lead-in of an eighth, on 3 instances.
-        assert_eq!(block_time(&schedule, slice, 20, 3), Nanos::from_millis(225 * 28 * 3));
+        // 20 blocks and 4 × 2 of warm-up.
+        assert_eq!(with_warmup(&schedule, slice, 20), 28);
+        assert_eq!(with_warmup(&schedule, slice, 0), 0);
+        assert_eq!(with_warmup(&SCHEDULE, slice, 20), 22);
         assert_eq!(start_range(&SCHEDULE, slice), (1, 1));
         assert_eq!(block_range(&SCHEDULE, slice), (20, 20));
+    }
+
+    #[test]
+    fn warm_up_has_at_least_its_blocks_and_its_time() {
+        let schedule = Schedule { warmup_time: Nanos::from_millis(100), ..SCHEDULE };
+        let warmup = |millis| with_warmup(&schedule, Nanos::from_millis(millis), 1) - 1;
+        assert_eq!([5, 20, 30, 50, 1000].map(warmup), [20, 5, 4, 2, 2]);
     }
 }

@@ -8,11 +8,12 @@ use dbdyno_spec::experiment::{Candidate, Experiment, Schedule, System};
 use dbdyno_types::ReleaseOrigin;
 use dbdyno_types::server::TypicalTimes;
 use dbdyno_units::{Bytes, Nanos};
+use dbdyno_worker::protocol::lead_in_time;
 
 use crate::plan::cases::{
-    MicrobenchmarkCase, STARTS_WITH_INSTRUCTIONS, block_range, block_time, blocks_of_start, cases,
+    MicrobenchmarkCase, STARTS_WITH_INSTRUCTIONS, block_range, blocks_of_start, cases,
     instance_count, interleaved_sets, keeps_copy, of_instances, profile_times, restarts_of_segment,
-    segments, slice_length, start_range,
+    segments, slice_length, start_range, with_warmup,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::stopping_rule::StoppingRule;
@@ -225,7 +226,8 @@ fn is_same_kind(one: &System, other: &System) -> bool {
 /// What is left of a case that is not done: least and most.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CaseLeft {
-    pub blocks: (u32, u32),
+    /// With warm-up.
+    pub blocks: (u64, u64),
     /// With the one in which it is measured now.
     pub starts: (u32, u32),
     pub complete_starts: u32,
@@ -237,6 +239,7 @@ impl CaseLeft {
     pub fn of(schedule: &Schedule, slice: Nanos, rule: &StoppingRule, instances: u64) -> Self {
         let slice = rule.mean_slice().unwrap_or(slice);
         let complete_starts = rule.complete_starts();
+        let with_warmup = |blocks| with_warmup(schedule, slice, blocks);
         if let Some(left) = rule.time_left_of_extension() {
             let blocks = left.as_nanos().div_ceil((slice.as_nanos() * instances).max(1));
             let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
@@ -244,25 +247,24 @@ impl CaseLeft {
                 1 => 1,
                 _ => blocks.div_ceil(blocks_of_start(schedule, slice)),
             };
+            let blocks = with_warmup(blocks);
             return Self { blocks: (blocks, blocks), starts: (starts, starts), complete_starts };
         }
         let left = |range: (u32, u32), done: u32| {
             let (least, most) = of_instances(range, instances);
             (least.saturating_sub(done), most.saturating_sub(done))
         };
+        let (least, most) = left(block_range(schedule, slice), rule.blocks());
         Self {
-            blocks: left(block_range(schedule, slice), rule.blocks()),
+            blocks: (with_warmup(least), with_warmup(most)),
             starts: left(start_range(schedule, slice), complete_starts),
             complete_starts,
         }
     }
 
-    /// The time of the blocks.
-    pub fn time(&self, schedule: &Schedule, slice: Nanos, instances: u64) -> TimeRange {
-        let time = |blocks| match blocks {
-            0 => Nanos::ZERO,
-            blocks => block_time(schedule, slice, blocks, instances),
-        };
+    /// The time of the blocks on all instances, with the lead-in of each slice, without the time to start the instances.
+    pub fn time(&self, slice: Nanos, instances: u64) -> TimeRange {
+        let time = |blocks: u64| (slice + lead_in_time(slice)).times(blocks).times(instances);
         TimeRange { least: time(self.blocks.0), most: time(self.blocks.1) }
     }
 }
@@ -289,7 +291,7 @@ pub(crate) fn time_left(
         for index in segment.flat_map(|set| sets[set].clone()) {
             let Some(left) = left(index) else { continue };
             let microbenchmark = &all[index].microbenchmark;
-            let time = left.time(schedule, slice_length(schedule, microbenchmark), instances);
+            let time = left.time(slice_length(schedule, microbenchmark), instances);
             estimate.measuring = estimate.measuring + times(time, relative(index));
             let [sampling, counting] = profile_times(experiment, microbenchmark);
             let profiling = |starts: u32, of: fn(TimeRange) -> Nanos| {
@@ -430,8 +432,8 @@ mod tests {
                         [workload]\nrows = 20_000\n\
                         microbenchmarks = [\"point-query.pre_range=100\"]\n";
         let estimate = of_run(&experiment(schedule, servers), Nanos::ZERO);
-        // 200 blocks of 10 ms in each of 6 to 12 starts, with two of warm-up, on three instances.
-        let measured = |starts: u64| Nanos::from_millis(202 * 10 * 3 * starts);
+        // 200 blocks of 10 ms in each of 6 to 12 starts, with 20 of warm-up, on three instances.
+        let measured = |starts: u64| Nanos::from_millis(220 * 10 * 3 * starts);
         assert_eq!(estimate.measuring, TimeRange { least: measured(6), most: measured(12) });
         let TimeRange { least, most } = estimate.starts;
         assert_eq!(least.times(2), most);
@@ -493,7 +495,7 @@ mod tests {
         assert_eq!(left_of(None, None), TimeEstimate::default());
         let last = CaseLeft { blocks: (0, 0), starts: (1, 1), complete_starts: 5 };
         assert_eq!(left_of(Some(last), None), TimeEstimate::default());
-        let writes = CaseLeft { blocks: (1, 2), starts: (3, 5), complete_starts: 3 };
+        let writes = CaseLeft { blocks: (3, 4), starts: (3, 5), complete_starts: 3 };
         let left = left_of(Some(last), Some(writes));
         let [two, four] = [2, 4].map(|starts| after_writes.times(starts));
         assert_eq!(left.starts, TimeRange { least: two, most: four });

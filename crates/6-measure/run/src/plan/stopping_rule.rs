@@ -304,6 +304,7 @@ pub(crate) mod tests {
         write_slice: Nanos::from_millis(50),
         pace: Pace::Events,
         warmup_blocks: 2,
+        warmup_time: Nanos::ZERO,
         min_blocks: 20,
         target: Share::from_fraction(0.005),
         budget: Nanos::from_secs(2),
@@ -453,8 +454,8 @@ pub(crate) mod tests {
             }
             CaseLeft::of(&SCHEDULE, SCHEDULE.slice, &rule, 2).blocks.1
         };
-        // 2 s are 80, 40 or 10 slices, and at least 20 are measured.
-        assert_eq!([25, 50, 200].map(most_left_after_ten), [70, 30, 10]);
+        // 2 s are 80, 40 or 10 slices, and at least 20 are measured, after two blocks of warm-up.
+        assert_eq!([25, 50, 200].map(most_left_after_ten), [72, 32, 12]);
     }
 
     #[test]

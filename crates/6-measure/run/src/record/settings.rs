@@ -9,6 +9,7 @@ use dbdyno_spec::experiment::{
     SqliteConfig, System,
 };
 use dbdyno_types::server::{Address, SettingDefaults, Tls};
+use dbdyno_units::Nanos;
 use dbdyno_workloads::definition::Script;
 
 use crate::candidates::{Deployment, ResolvedCandidate};
@@ -28,6 +29,12 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         1 => "none: the instances are started once".to_owned(),
         restarts => format!("the instances are started {restarts} times, more within the budget"),
     };
+    let warmup = match (schedule.warmup_blocks, schedule.warmup_time) {
+        (blocks, Nanos::ZERO) => format!("the first {blocks} blocks after each start"),
+        (blocks, time) => format!(
+            "the first blocks after each start, at least {blocks} and {time} of the baseline's slices"
+        ),
+    };
     let data = DataSize { tables: workload.loaded_tables(), rows: workload.rows };
     let mut rows = vec![
         (setting::BASELINE, experiment.baseline.clone()),
@@ -37,7 +44,7 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
         (setting::MICROBENCHMARKS, workload.microbenchmarks.len().to_string()),
         ("slice", format!("{}, for writes {}", schedule.slice, schedule.write_slice)),
         (setting::PACE, setting::explained(pace.0, pace.1)),
-        ("warm-up", format!("the first {} blocks after each start", schedule.warmup_blocks)),
+        ("warm-up", warmup),
         ("blocks", format!("at least {}", schedule.min_blocks)),
         ("target", format!("±{} half-width of the 95% interval", schedule.target)),
         ("budget", format!("{} per candidate and microbenchmark", schedule.budget)),
@@ -275,4 +282,27 @@ fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
         _ => {}
     }
     properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warm_up_is_described_by_time_unless_its_blocks_are_given() {
+        let warmup = |schedule: &str| {
+            let text = format!(
+                "name = \"test\"\nbaseline = \"a\"\n{schedule}\n\
+                 [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n"
+            );
+            let experiment = dbdyno_spec::parse("test.toml", &text);
+            let rows = of_experiment(&experiment.unwrap_or_else(|problems| panic!("{problems}")));
+            rows.into_iter().find(|(label, _)| label == "warm-up").unwrap().1
+        };
+        assert_eq!(
+            warmup(""),
+            "the first blocks after each start, at least 2 and 100 ms of the baseline's slices"
+        );
+        assert_eq!(warmup("schedule.warmup_blocks = 3"), "the first 3 blocks after each start");
+    }
 }

@@ -209,6 +209,7 @@ impl LiveTraining<'_> {
             microbenchmark: self.id,
             first_block,
             warmup_blocks: warmup.blocks,
+            warmup_time: Nanos::ZERO,
             counted_blocks: 0,
             clients: self.case.clients,
             slice: warmup.slice,
