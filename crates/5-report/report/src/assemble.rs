@@ -11,6 +11,7 @@ pub(crate) mod profile;
 mod records;
 mod statements;
 mod waits;
+mod warm_up;
 
 use std::collections::BTreeMap;
 
@@ -102,6 +103,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     }
     let mut warnings = records::warnings(&sessions);
     warnings.extend(records::warning(&measured, &records, qps.floor.as_ref()));
+    warnings.extend(warm_up::warnings(&measured, &microbenchmarks, &records, sweep));
     warnings.extend(not_compared);
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
     let report = Report {

@@ -701,6 +701,42 @@ fn difference_between_equal_instances_started_once_is_a_warning() {
 }
 
 #[test]
+fn ratio_that_changes_within_starts_of_reads_is_a_warning() {
+    let warnings = |clients: &[u32], writes: bool, early: u64| {
+        let record = |clients: &u32| MicrobenchmarkRecord {
+            name: "point-query_range=100".to_owned(),
+            clients: *clients,
+            writes,
+            ..MicrobenchmarkRecord::default()
+        };
+        let records = clients.iter().map(record).collect();
+        let mut lab = Lab::with(&servers(), records, (1, 1), serde_json::json!({}));
+        for (start, block) in (0..4).flat_map(|start| (0..12).map(move |block| (start, block))) {
+            for microbenchmark in 0..clients.len() as u32 {
+                lab.block(microbenchmark, start, 12 * start + block, |candidate, _, measured| {
+                    if candidate > 0 && block < 4 {
+                        measured.server.as_mut().unwrap().cpu = Nanos::from_micros(early);
+                        measured.throughput = Some(Qps::from_per_second(97_000.0));
+                    }
+                });
+            }
+        }
+        lab.report().warnings
+    };
+    let [warning] = &warnings(&[1], false, 5_125)[..] else { panic!() };
+    assert_eq!(
+        warning.what,
+        "other on point-query_range=100: CPU per query changes from 1.025 to 1.000 of the baseline's \
+         within starts: one of them is not warm when counting begins"
+    );
+    let [both] = &warnings(&[1, 8], false, 5_125)[..] else { panic!() };
+    let largest = "other on point-query_range=100, 8 clients and 1 more: QPS changes from 0.970 to";
+    assert!(both.what.starts_with(largest), "{both:?}");
+    assert!(warnings(&[1], true, 5_125).is_empty(), "writes change the data");
+    assert!(warnings(&[1], false, 5_000).is_empty(), "throughput is not the metric to trust");
+}
+
+#[test]
 fn zero_context_switches_have_no_ratio() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, |candidate, block, measured| {
