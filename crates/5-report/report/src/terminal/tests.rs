@@ -989,7 +989,7 @@ fn why_gives_the_reason_if_the_interval_suggests_another_verdict() {
     assert!(text.ends_with("−1.2%; the control typically differs by 3.28 µs)"), "{text}");
     let text = answer(Verdict::Better, [52.4, 54.4], [-4.67, 1.25], [0.904, 0.94, 0.992]);
     let of_ratio = format!("(52.4 against 54.4 µs; 95%: −4.67 to +1.25; {ratio}");
-    assert!(text.starts_with("no certain difference ") && text.contains(&of_ratio), "{text}");
+    assert!(text.contains("no certain difference ") && text.contains(&of_ratio), "{text}");
     assert!(text.ends_with("−9.6% to −0.8%)"), "{text}");
     let text = answer(Verdict::Better, [52.4, 54.4], [-4.67, -0.1], [0.904, 0.94, 0.992]);
     assert!(text.contains("µs less CPU time per query than innodb (52.4 against 54.4;"), "{text}");
