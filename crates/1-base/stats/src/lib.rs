@@ -30,7 +30,8 @@ pub use restarts::{
 pub use summary::Summary;
 pub use time_to_resolve::time_to_resolve;
 pub use verdict::{
-    Direction, LARGEST_NOISE, Side, Verdict, differ_by_far, is_too_noisy, possible_difference,
+    Direction, LARGEST_NOISE, Side, Verdict, differ_by_far, exceeds_chance, is_too_noisy,
+    possible_difference,
 };
 
 /// A description of how intervals are computed, for reports.

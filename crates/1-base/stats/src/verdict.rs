@@ -78,6 +78,20 @@ pub fn differ_by_far(
     highest / lowest > FAR.max(width.powf(WIDTHS))
 }
 
+/// Whether chance rarely makes so many of the 95% intervals of equal members of a group exclude 1: by the
+/// binomial distribution, as many or more do in less than 5% of cases.
+pub fn exceeds_chance(differing: usize, members: usize) -> bool {
+    const MISS: f64 = 0.05;
+    // The probabilities of exactly so many, and of fewer.
+    let (mut exactly, mut fewer) = ((1.0 - MISS).powf(members as f64), 0.0);
+    for number in 0..differing {
+        fewer += exactly;
+        let others = members.saturating_sub(number) as f64;
+        exactly *= others / (number + 1) as f64 * MISS / (1.0 - MISS);
+    }
+    1.0 - fewer < MISS
+}
+
 impl Estimate {
     /// The one rule: what a ratio shows with this noise floor, which is unknown without a control.
     pub fn verdict(&self, direction: Direction, floor: Option<Share>) -> Verdict {
@@ -179,6 +193,15 @@ mod tests {
         let imported = [0.5, 1.0, 2.0].map(|ratio| (Ratio::new(ratio), Ratio::new(ratio)));
         assert!(differ_by_far(imported.into_iter(), None));
         assert!(!differ_by_far(imported[..0].iter().copied(), None));
+    }
+
+    #[test]
+    fn chance_explains_few_of_many() {
+        for (members, most) in [(3, 1), (9, 2), (11, 2), (42, 5)] {
+            assert!(!exceeds_chance(most, members), "{most} of {members}");
+            assert!(exceeds_chance(most + 1, members), "{most} of {members}");
+        }
+        assert!(!exceeds_chance(0, 0));
     }
 
     #[test]

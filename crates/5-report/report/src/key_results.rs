@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dbdyno_stats::{differ_by_far, is_too_noisy, median, possible_difference, time_to_resolve};
+use dbdyno_stats::{
+    differ_by_far, exceeds_chance, is_too_noisy, median, possible_difference, time_to_resolve,
+};
 use dbdyno_units::{Nanos, Ratio, Share, shell_quoted};
 use serde::Serialize;
 
@@ -95,7 +97,7 @@ pub(crate) enum Outcome {
     Better,
     /// Less throughput or more CPU, in the same way.
     Worse,
-    /// No microbenchmark differs from the baseline.
+    /// No microbenchmark differs from the baseline, or so few by so little as chance explains.
     NoDifference,
     /// The same, but so large a difference is possible that it does not mean equal.
     TooNoisy,
@@ -283,6 +285,9 @@ impl Finding {
         }
         if let Some((low, high)) = finding.interval {
             finding.outcome = finding.outcome_of(low, high);
+            if finding.outcome == Outcome::Mixed && is_by_chance(values) {
+                finding.outcome = Outcome::NoDifference;
+            }
             if finding.outcome == Outcome::NoDifference {
                 let within = possible_difference((low, high), noise);
                 finding.within = Some(within);
@@ -323,6 +328,19 @@ impl Finding {
             Outcome::Failed => Verdict::Failed,
         }
     }
+}
+
+/// Whether chance explains the members of a group that differ: of nine equal ones with 95% intervals, one
+/// or two often do. It does not if more differ, or if one differs even with an interval that is widened for
+/// as many comparisons as the group has members.
+fn is_by_chance(values: &[GroupValue]) -> bool {
+    let differs = |one: &&GroupValue| matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    let is_certain = |one: &GroupValue| {
+        one.estimate.is_none_or(|estimate| !estimate.one_of(values.len()).contains_one())
+    };
+    values.len() > 2
+        && !exceeds_chance(values.iter().filter(differs).count(), values.len())
+        && !values.iter().filter(differs).any(is_certain)
 }
 
 /// `3% less CPU per query without background work`, or the same without the quantity.
@@ -474,7 +492,8 @@ impl Finding {
             }
             Outcome::NoDifference => {
                 let within = self.within.map_or_else(String::new, percent);
-                format!("{what}: no difference found (within {within}){}", self.unknown())
+                let rest = self.by_chance() + &self.unknown();
+                format!("{what}: no difference found (within {within}){rest}")
             }
             Outcome::TooNoisy => {
                 format!("{what}: too noisy to tell{}{}", self.possible(), self.background())
@@ -505,6 +524,14 @@ impl Finding {
             Outcome::ClientBound => format!("{what}: client-bound, limited by the load generator"),
             Outcome::Failed => format!("{what}: failed"),
             Outcome::TooFewBlocks => format!("{what}: too few blocks"),
+        }
+    }
+
+    /// `; 1 of 9 faster, as expected by chance`, if there is no other difference.
+    fn by_chance(&self) -> String {
+        match self.better + self.worse {
+            0 => String::new(),
+            _ => format!("; {}, as expected by chance", self.differing()),
         }
     }
 
@@ -577,23 +604,29 @@ impl Finding {
     }
 
     /// `6 of 9 faster, 1 slower`.
-    fn tally(&self) -> String {
+    fn differing(&self) -> String {
         let (better, worse) = match self.metric {
             Metric::Qps => ("faster", "slower"),
             Metric::Cpu => ("with less", "with more"),
         };
-        let Self { count, too_noisy, .. } = *self;
+        let count = self.count;
+        match (self.better, self.worse) {
+            (some, 0) => format!("{some} of {count} {better}"),
+            (0, some) => format!("{some} of {count} {worse}"),
+            (some, other) => format!("{some} of {count} {better}, {other} {worse}"),
+        }
+    }
+
+    /// The same with the others: `1 of 3 faster, 1 too noisy to tell, no difference in the others`.
+    fn tally(&self) -> String {
+        let Self { count, better, worse, too_noisy, .. } = *self;
         let noisy = match too_noisy {
             0 => String::new(),
             some => format!(", {some} too noisy to tell"),
         };
-        let rest = count - self.better - self.worse - too_noisy;
-        let others = if rest > 0 { ", no difference in the others" } else { "" };
-        match (self.better, self.worse) {
-            (some, 0) => format!("{some} of {count} {better}{noisy}{others}"),
-            (0, some) => format!("{some} of {count} {worse}{noisy}{others}"),
-            (some, other) => format!("{some} of {count} {better}, {other} {worse}{noisy}"),
-        }
+        let is_rest = better.min(worse) == 0 && count > better + worse + too_noisy;
+        let others = if is_rest { ", no difference in the others" } else { "" };
+        format!("{}{noisy}{others}", self.differing())
     }
 }
 
@@ -667,6 +700,7 @@ pub(crate) fn steps<'r, 'a>(
     let can_be_joined = |result: &KeyResult<'_>| {
         let joined = |one: &&Finding| {
             !matches!(one.outcome, Outcome::Mixed | Outcome::NoInterval)
+                && (one.is_difference() || one.better + one.worse == 0)
                 && one.control.is_none()
                 && one.range.is_none()
                 && one.part.is_none()
@@ -849,7 +883,8 @@ impl Finding {
                 let within = self.within.map_or_else(String::new, percent);
                 format!(
                     "no difference found between {candidate} and {baseline} on {on} (95%: within \
-                     {within}){}",
+                     {within}){}{}",
+                    self.by_chance(),
                     self.unknown()
                 )
             }

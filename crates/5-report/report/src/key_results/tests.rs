@@ -178,6 +178,34 @@ fn group_with_differences_in_both_directions_is_mixed() {
 }
 
 #[test]
+fn difference_in_few_members_is_only_one_of_the_group_if_chance_does_not_explain_it() {
+    let words = |differing: &[[f64; 3]], members: usize| {
+        let same = std::iter::repeat(&SAME);
+        let value = |[low, median, high]: &[f64; 3]| {
+            let [median, low, high] = [*median, *low, *high].map(Ratio::new);
+            let estimate = Estimate { starts: Some(6), ..sample::interval(median, low, high) };
+            let verdict = Verdict::of_estimate(Metric::Cpu, &estimate, None);
+            GroupValue { ratio: median, estimate: Some(estimate), verdict }
+        };
+        let values: Vec<GroupValue> =
+            differing.iter().chain(same).take(members).map(value).collect();
+        Finding::of_values(Metric::Cpu, &values, None).words()
+    };
+    let slight = [1.003, 1.01, 1.017];
+    let none = "CPU per query: no difference found (within 0.2%)";
+    assert_eq!(words(&[slight], 9), format!("{none}; 1 of 9 with more, as expected by chance"));
+    assert_eq!(
+        words(&[slight, [0.983, 0.99, 0.997]], 9),
+        format!("{none}; 1 of 9 with less, 1 with more, as expected by chance")
+    );
+    let mixed =
+        |number| format!("CPU per query: {number} of 9 with more, no difference in the others");
+    assert_eq!(words(&[slight; 3], 9), mixed(3), "too many");
+    assert_eq!(words(&[[1.012, 1.02, 1.028]], 9), mixed(1), "certain");
+    assert!(words(&[[1.001, 1.006, 1.011]], 2).contains(": 1 of 2 with more"), "a pair");
+}
+
+#[test]
 fn own_group_of_reads_and_writes_has_a_result_for_each() {
     let mut report = sample::no_control(&["scan_range=100", "insert_range=100"]);
     report.candidates.truncate(2);
