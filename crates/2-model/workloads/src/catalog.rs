@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean, nearest};
 
@@ -311,6 +312,19 @@ pub(crate) fn selecting_words() -> impl Iterator<Item = &'static str> {
     let groups = PUBLISHED_GROUPS.iter().map(Group::name);
     let groups = groups.chain(PUBLISHED_GROUPS.iter().map(Group::coarse_name));
     groups.chain([ALL, OLTP_READS])
+}
+
+/// The names of the published microbenchmarks of a group, one of five or of the older three; none of
+/// other groups.
+pub fn published(group: &str) -> impl Iterator<Item = &'static str> {
+    static PUBLISHED: LazyLock<Vec<(String, Group)>> = LazyLock::new(|| {
+        let entries = Catalog::builtin().entries.into_iter();
+        let published = entries.filter(|entry| entry.origin == Origin::Published);
+        published.map(|entry| (entry.microbenchmark.name, entry.microbenchmark.group)).collect()
+    });
+    let members =
+        PUBLISHED.iter().filter(move |(_, own)| own.name() == group || own.coarse_name() == group);
+    members.map(|(name, _)| name.as_str())
 }
 
 /// A published name without its stage and range.

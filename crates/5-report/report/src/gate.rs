@@ -33,6 +33,7 @@ pub struct Judged<'a> {
 #[derive(Debug)]
 pub struct Comparison {
     pub candidate: String,
+    /// Its name in reports.
     pub group: String,
     /// The microbenchmark; `None` for a whole group.
     pub microbenchmark: Option<String>,
@@ -210,7 +211,7 @@ impl Context<'_> {
             if rows.is_empty() && is_same {
                 left_out.truncate(1);
                 for one in &mut left_out {
-                    (one.group, one.microbenchmark) = (group.to_owned(), None);
+                    (one.group, one.microbenchmark) = (self.report.group_label(group), None);
                 }
             }
             comparisons.extend(left_out);
@@ -249,7 +250,10 @@ impl Context<'_> {
         let is_sweep = planned(self.report).any(|one| one.clients != clients);
         Comparison {
             candidate: self.candidate.to_owned(),
-            group: group.to_owned(),
+            group: match microbenchmark {
+                Some(_) => group.to_owned(),
+                None => self.report.group_label(group),
+            },
             microbenchmark,
             clients: is_sweep.then_some(clients),
             metric,

@@ -230,7 +230,7 @@ fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup
                 @let findings = result.findings();
                 @if let Some(first) = findings.first() {
                     li.(class(first.verdict().tone())) {
-                        span.group { (breakable(result.group)) } " "
+                        span.group { (breakable(&report.group_label(result.group))) } " "
                         div {
                             b { (first.words()) }
                             @if let Some(more) = &result.more_time { "; " (more.words()) }
@@ -249,7 +249,7 @@ fn medians_of(report: &Report, view: View, summaries: &[GroupSummary]) -> Table 
         return by_clients(report, view.metric, view.grouping);
     }
     let groups: BTreeSet<&str> = summaries.iter().map(|one| one.group.as_str()).collect();
-    let titles = groups.iter().map(|group| Column::number(*group));
+    let titles = groups.iter().map(|group| Column::number(report.group_label(group)));
     let columns = [Column::name("Candidate")].into_iter().chain(titles);
     let caption = format!("Median {} per group", view.metric.title());
     let mut table = Table::new(columns).class("matrix").caption(caption);

@@ -808,7 +808,10 @@ fn sentence(report: &Report, result: &KeyResult<'_>, grouping: Grouping) -> Stri
     let mut on = match (microbenchmark(report, result, grouping), &result.finding.part) {
         (Some(name), _) => name.to_owned(),
         (None, Some(part)) => format!("{part} of {group}"),
-        (None, None) => group.to_owned(),
+        (None, None) => match report.part_of(result.group) {
+            Some((measured, all)) => format!("{measured} of {all} of {group}"),
+            None => group.to_owned(),
+        },
     };
     if report.is_sweep() {
         on = format!("{on} with {}", clients(result.clients));

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_stats::{Direction, Side, Summary};
 use dbdyno_units::{Ratio, Share};
+use dbdyno_workloads::catalog::published;
 
 use crate::key_results::Finding;
 use crate::model::{
@@ -83,6 +84,11 @@ impl Row {
 }
 
 impl MicrobenchmarkRows {
+    /// Whether it is in this group, one of five or of three.
+    fn is_in(&self, group: &str) -> bool {
+        group == self.group || group == self.three_group
+    }
+
     /// The verdict that sets the colour of a ratio: what may be noise has none, as in the key results.
     pub(crate) fn shown_verdict(&self, row: &Row, metric: Metric) -> Verdict {
         let controls: Vec<&Row> = self.control().into_iter().collect();
@@ -107,15 +113,43 @@ impl Report {
     /// The verdict of a group's median: that of its finding, as in the key results. A median of noise is
     /// noise.
     pub(crate) fn verdict_of_group(&self, metric: Metric, summary: &GroupSummary) -> Verdict {
-        let members = self.microbenchmarks.iter().filter(|microbenchmark| {
-            microbenchmark.clients == summary.clients
-                && [&microbenchmark.group, &microbenchmark.three_group].contains(&&summary.group)
-        });
+        let members = self
+            .microbenchmarks
+            .iter()
+            .filter(|one| one.clients == summary.clients && one.is_in(&summary.group));
         let members: Vec<(&Row, Option<&Row>)> =
             members.filter_map(|one| Some((one.row(&summary.candidate)?, one.control()))).collect();
         let rows: Vec<&Row> = members.iter().map(|(row, _)| *row).collect();
         let controls: Vec<&Row> = members.iter().filter_map(|(_, control)| *control).collect();
         Finding::beside(&controls, metric, &rows, self.noise_of(metric)).verdict()
+    }
+
+    /// How many of the published microbenchmarks of a group were measured, and how many it has; `None` if
+    /// all were, or none, as in a group of the experiment.
+    pub(crate) fn part_of(&self, group: &str) -> Option<(usize, usize)> {
+        let is_measured = |name: &&str| {
+            self.microbenchmarks.iter().any(|one| one.is_in(group) && one.name == *name)
+        };
+        let all = published(group).count();
+        let measured = published(group).filter(is_measured).count();
+        (1..all).contains(&measured).then_some((measured, all))
+    }
+
+    /// A group's name above its microbenchmarks: `point-1 (2 of 11)` if only a part was measured.
+    pub(crate) fn group_title(&self, group: &str) -> String {
+        match self.part_of(group) {
+            Some((measured, all)) => format!("{group} ({measured} of {all})"),
+            None => group.to_owned(),
+        }
+    }
+
+    /// A group's name where its microbenchmarks are not listed: that of the only one, or its title.
+    pub(crate) fn group_label(&self, group: &str) -> String {
+        let mut members = self.microbenchmarks.iter().filter(|one| one.is_in(group));
+        match members.next() {
+            Some(first) if members.all(|one| one.name == first.name) => first.name.clone(),
+            _ => self.group_title(group),
+        }
     }
 
     const fn noise_floor(&self, metric: Metric) -> Option<&NoiseFloor> {
@@ -382,6 +416,24 @@ mod tests {
             }
         }
         assert!(compared > 20, "{compared}");
+    }
+
+    #[test]
+    fn part_of_a_published_group_is_named_as_such() {
+        let points = ["point-query_range=100", "hot-points_range=100", "random-points_range=10"];
+        let mut report = sample::report_of(&points);
+        assert_eq!(report.group_title("point-1"), "point-1 (2 of 11)");
+        assert_eq!(report.group_label("point-1"), "point-1 (2 of 11)");
+        assert_eq!(report.group_label("point"), "point (3 of 17)");
+        assert_eq!(report.group_title("point-2"), "point-2 (1 of 6)");
+        assert_eq!(report.group_label("point-2"), points[2]);
+        for one in &mut report.microbenchmarks {
+            one.group = "own".to_owned();
+            one.three_group = "own".to_owned();
+        }
+        assert_eq!(report.group_label("own"), "own", "no total");
+        assert_eq!(sample::report().group_label("point-1"), "point-1");
+        assert_eq!(sample::sweep().group_label("range-2"), "read-only_range=100");
     }
 
     #[test]

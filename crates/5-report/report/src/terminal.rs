@@ -447,7 +447,8 @@ impl Table<'_> {
             Metric::Cpu => "; trust this one for client-bound rows",
         };
         let about = format!("  {}, {}{trust}", metric.title(), metric.better());
-        out.push_str(&format!("{}{}\n", self.paint.bold(&plain(group)), self.paint.dim(&about)));
+        let title = plain(&self.report.group_title(group));
+        out.push_str(&format!("{}{}\n", self.paint.bold(&title), self.paint.dim(&about)));
         let names: Vec<Vec<String>> = self
             .candidates
             .iter()

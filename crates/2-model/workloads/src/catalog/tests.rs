@@ -142,6 +142,10 @@ fn groups_have_the_published_sizes() {
         PUBLISHED_GROUPS.iter().map(|group| selected(&[group.name()]).len()).collect();
     assert_eq!(sizes, [11, 6, 9, 6, 10]);
     assert_eq!(["point", "range", "write"].map(|word| selected(&[word]).len()), [17, 15, 10]);
+    for group in ["point-1", "range", "write"] {
+        assert_eq!(published(group).collect::<Vec<_>>(), selected(&[group]));
+    }
+    assert_eq!(published("own").count(), 0);
 }
 
 #[test]

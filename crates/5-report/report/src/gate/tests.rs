@@ -283,6 +283,18 @@ fn group_without_a_usable_member_is_not_judged_once() {
 }
 
 #[test]
+fn part_of_a_group_is_named_as_such() {
+    let places = |names: &[&str]| {
+        let rules = rules(&["slower 90% in point-1 of rel"]);
+        let judged = judge(&sample::report_of(names), &rules, false).unwrap();
+        judged[0].comparisons.iter().map(Comparison::place).collect::<Vec<String>>()
+    };
+    let names = ["point-query_range=100", "hot-points_range=100"];
+    assert_eq!(places(&names), ["point-1 (2 of 11)"]);
+    assert_eq!(places(&names[..1]), [names[0]]);
+}
+
+#[test]
 fn microbenchmarks_that_were_not_measured_are_not_judged() {
     let report = sample::interrupted(&["hot-points_range=100"]);
     let rules = rules(&[

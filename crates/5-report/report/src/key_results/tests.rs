@@ -433,7 +433,7 @@ fn conclusion_about_a_group_names_it_and_adds_the_metric_to_trust() {
     report.microbenchmarks.push(MicrobenchmarkRows { name: "delete_range=100".to_owned(), ..one });
     let sentences = answers(&report);
     assert_eq!(sentences.len(), 1);
-    assert!(sentences[0].contains(" on writes (95%: "), "{sentences:?}");
+    assert!(sentences[0].contains(" on 2 of 10 of writes (95%: "), "{sentences:?}");
 }
 
 #[test]

@@ -26,9 +26,10 @@ pub(crate) fn groups(report: &Report, metric: Metric, grouping: Grouping) -> Vec
             }
             _ => "",
         };
-        section.title(group, format!("{}, {}{hint}", metric.title(), metric.better()));
+        let title = report.group_title(group);
+        section.title(&title, format!("{}, {}{hint}", metric.title(), metric.better()));
         let fits = compared(report).len() <= FITTING_CANDIDATES;
-        let table = table(report, metric, &members, Output::Page).caption(group).frame(if fits {
+        let table = table(report, metric, &members, Output::Page).caption(title).frame(if fits {
             "compare fits"
         } else {
             "compare"

@@ -43,7 +43,11 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
         }
         return section;
     }
-    let groups = results.iter().map(|result| width(&plain(result.group))).max().unwrap_or(0);
+    let groups = results
+        .iter()
+        .map(|result| width(&plain(&report.group_label(result.group))))
+        .max()
+        .unwrap_or(0);
     for of_candidate in results.chunk_by(|a, b| a.candidate == b.candidate) {
         let name = of_candidate[0].candidate;
         let what = summary_of(report, name, MAX_DIFFERENCES).unwrap_or_default();
@@ -56,8 +60,8 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
             section.push(Facts { gap: 1, ..Facts::new(differing).indent(2) });
         }
         let facts = match report.is_sweep() {
-            true => of_sweep(of_candidate, groups),
-            false => of_candidate.iter().flat_map(findings).collect(),
+            true => of_sweep(report, of_candidate, groups),
+            false => of_candidate.iter().flat_map(|result| findings(report, result)).collect(),
         };
         let facts = Facts::new(facts).indent(2);
         section.push(if report.is_sweep() { facts } else { Facts { least: groups, ..facts } });
@@ -69,13 +73,14 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
 }
 
 /// A fact per finding, the first one in its colour.
-fn findings(result: &KeyResult<'_>) -> Vec<Fact> {
+fn findings(report: &Report, result: &KeyResult<'_>) -> Vec<Fact> {
+    let group = report.group_label(result.group);
     let findings = result.findings().into_iter().enumerate();
     let fact = |(index, finding): (usize, &Finding)| {
         let more = result.more_time.filter(|_| index == 0);
         let more = more.map_or_else(String::new, |more| format!("; {}", more.words()));
         let tone = Style::Tone(finding.verdict().tone());
-        Fact::new(result.group, format!("{}{more}", finding.words())).style(if index == 0 {
+        Fact::new(&group, format!("{}{more}", finding.words())).style(if index == 0 {
             tone
         } else {
             Style::Dim
@@ -85,16 +90,16 @@ fn findings(result: &KeyResult<'_>) -> Vec<Fact> {
 }
 
 /// The groups of a sweep: neighbouring numbers of clients with the same finding together.
-fn of_sweep(of_candidate: &[KeyResult<'_>], groups: usize) -> Vec<Fact> {
+fn of_sweep(report: &Report, of_candidate: &[KeyResult<'_>], groups: usize) -> Vec<Fact> {
     let of_groups = || of_candidate.chunk_by(|a, b| a.group == b.group);
     let clients = of_groups().flat_map(steps).map(|one| width(&one.clients())).max().unwrap_or(0);
     let mut facts = Vec::new();
     for of_group in of_groups() {
-        let mut group = of_group[0].group;
+        let mut group = report.group_label(of_group[0].group);
         for step in steps(of_group) {
             let mut at = step.clients();
             for (number, (words, verdict)) in step.findings().into_iter().enumerate() {
-                let group = left(&plain(std::mem::take(&mut group)), groups);
+                let group = left(&plain(&std::mem::take(&mut group)), groups);
                 let label = format!("{group}  {}", left(&std::mem::take(&mut at), clients));
                 let tone = Style::Tone(verdict.tone());
                 let style = if number == 0 { tone } else { Style::Dim };
@@ -119,7 +124,11 @@ fn table(report: &Report, results: &[KeyResult<'_>]) -> Table {
         let more = result.more_time.map_or_else(String::new, |more| more.words());
         table.push(Row::new([
             Cell::text(result.candidate),
-            Cell::text(with_clients(result.group, result.clients, report.is_sweep())),
+            Cell::text(with_clients(
+                &report.group_label(result.group),
+                result.clients,
+                report.is_sweep(),
+            )),
             Cell::text(first.unwrap_or_default()).class("strong"),
             Cell::text(also.unwrap_or_default()),
             Cell::text(more),
@@ -177,7 +186,8 @@ fn spread(report: &Report, metric: Metric, all: &[&GroupSummary], output: Output
         let stddev = Cell::number(summary.stddev.map(|value| format!("{value:.3}")));
         let verdict = report.verdict_of_group(metric, summary);
         let mut cells = labels(report, summary).to_vec();
-        cells.push(Cell::number(Some(summary.count)));
+        let of = report.part_of(&summary.group).map(|(_, all)| format!(" of {all}"));
+        cells.push(Cell::text(format!("{}{}", summary.count, of.unwrap_or_default())));
         cells.extend(figures);
         cells.extend([stddev, ratio_cell(summary.median, metric, verdict)]);
         if output == Output::Page {

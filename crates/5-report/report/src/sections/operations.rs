@@ -399,7 +399,11 @@ fn of_groups(report: &Report, output: Output) -> Table {
     for figures in report.counter_groups.chunk_by(same) {
         let first = &figures[0];
         let labels = [
-            Cell::text(with_clients(&first.group, first.clients, report.is_sweep())),
+            Cell::text(with_clients(
+                &report.group_label(&first.group),
+                first.clients,
+                report.is_sweep(),
+            )),
             candidate(report, &first.candidate, first.role),
             Cell::number(Some(first.count)),
         ];

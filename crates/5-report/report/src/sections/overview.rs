@@ -159,7 +159,7 @@ pub(crate) fn training(report: &Report, grouping: Grouping) -> Section {
     let summaries = report.summaries_of(Metric::Qps, grouping);
     let groups = distinct(summaries.iter().map(|summary| summary.group.as_str()));
     let labels = [Column::name("trained on"), Column::name("candidate").most(LONGEST_NAME)];
-    let titles = groups.iter().map(|group| Column::number(*group));
+    let titles = groups.iter().map(|group| Column::number(report.group_label(group)));
     let mut table = Table::new(labels.into_iter().chain(titles));
     for candidate in report.candidates.iter().filter(|one| one.role == Role::Candidate) {
         let live = report.optimizations.iter().any(|one| one.candidate == candidate.name);

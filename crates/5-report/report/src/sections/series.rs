@@ -27,8 +27,13 @@ pub(crate) fn series(report: &Report, output: Output) -> Section {
             section.title(&series.name, "");
         }
         for count in report.clients() {
-            let groups: Vec<&SeriesGroup> =
-                series.groups.iter().filter(|group| group.clients == count).collect();
+            let named = |one: &SeriesGroup| SeriesGroup {
+                group: report.group_label(&one.group),
+                ..one.clone()
+            };
+            let groups = series.groups.iter().filter(|group| group.clients == count);
+            let groups: Vec<SeriesGroup> = groups.map(named).collect();
+            let groups: Vec<&SeriesGroup> = groups.iter().collect();
             let of = with_clients(&format!("{}, QPS", series.name), count, report.is_sweep());
             if output == Output::Page {
                 let legend = groups.iter().enumerate();
@@ -43,7 +48,9 @@ pub(crate) fn series(report: &Report, output: Output) -> Section {
             }
         }
         if output == Output::Page {
-            let heat = Chart::Heat(Box::new(series.clone()), report.is_sweep());
+            let mut named = series.clone();
+            named.rows.iter_mut().for_each(|row| row.group = report.group_title(&row.group));
+            let heat = Chart::Heat(Box::new(named), report.is_sweep());
             section.blocks.push(Block::Chart(heat));
         }
         changes(&mut section, report, series, output);

@@ -53,6 +53,7 @@ fn medians(report: &Report, grouping: Grouping) -> Table {
     let caption = "More clients against fewer";
     let mut table = Table::new(columns).class("matrix").caption(caption);
     for group in grouping.groups(&report.microbenchmarks).into_keys() {
+        let label = report.group_label(group);
         for one in &report.candidates {
             for (what, metric, of) in FIGURES {
                 let at =
@@ -62,7 +63,7 @@ fn medians(report: &Report, grouping: Grouping) -> Table {
                     continue;
                 }
                 let labels =
-                    [Cell::text(group), candidate(report, &one.name, one.role), Cell::text(what)];
+                    [Cell::text(&label), candidate(report, &one.name, one.role), Cell::text(what)];
                 let cells = medians.into_iter().map(|median| {
                     median.map_or_else(Cell::dash, |(ratio, verdict)| {
                         ratio_cell(ratio, metric, verdict)
@@ -204,6 +205,7 @@ pub(crate) fn by_clients(report: &Report, metric: Metric, grouping: Grouping) ->
     let mut table = Table::new(columns).class("matrix").caption(caption);
     let summaries = report.summaries_of(metric, grouping);
     for group in grouping.groups(&report.microbenchmarks).into_keys() {
+        let label = report.group_label(group);
         for one in compared(report) {
             let cells = numbers.iter().map(|clients| {
                 let found = summaries.iter().find(|summary| {
@@ -215,7 +217,7 @@ pub(crate) fn by_clients(report: &Report, metric: Metric, grouping: Grouping) ->
                     ratio_cell(summary.median, metric, verdict)
                 })
             });
-            let labels = [Cell::text(group), candidate(report, &one.name, one.role)];
+            let labels = [Cell::text(&label), candidate(report, &one.name, one.role)];
             let row = Row::new(labels.into_iter().chain(cells));
             table.push(row.faint(one.role == Role::Control));
         }

@@ -32,7 +32,7 @@ fn three_candidates_and_the_control_fit_80_columns() {
     candidate rel_native_lto: variant rel_native_lto
     + better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed
 
-    point-1  relative QPS, above 1 is better
+    point-1 (1 of 11)  relative QPS, above 1 is better
                                                                      rel_
                                                             rel_  native_
     microbenchmark                         QPS      rel   native      lto  control
@@ -40,7 +40,7 @@ fn three_candidates_and_the_control_fit_80_columns() {
     points-notcovered-pk.pre_range=100  15,120  1.012 +  1.021 +  1.049 +  1.002 ~
                                                   ±0.4%    ±0.4%    ±0.3%    ±0.2%
 
-    range-1  relative QPS, above 1 is better
+    range-1 (1 of 9)  relative QPS, above 1 is better
                                                                      rel_
                                                             rel_  native_
     microbenchmark                         QPS      rel   native      lto  control
@@ -48,7 +48,7 @@ fn three_candidates_and_the_control_fit_80_columns() {
     scan_range=100 (million rows/s)       5.83  1.008 +  1.016 +  1.035 +  1.001 ~
                                                   ±0.2%    ±0.3%    ±0.3%    ±0.3%
 
-    writes  relative CPU per query, below 1 is better; trust this one
+    writes (1 of 10)  relative CPU per query, below 1 is better; trust this one
                                                                      rel_
                                                             rel_  native_
     microbenchmark                      CPU µs      rel   native      lto  control
@@ -56,7 +56,7 @@ fn three_candidates_and_the_control_fit_80_columns() {
     insert_range=100                      5.21  1.004 -  0.995 +  0.989 +  0.999 ~
                                                   ±0.3%    ±0.3%    ±0.2%    ±0.3%
 
-    writes  relative QPS, above 1 is better
+    writes (1 of 10)  relative QPS, above 1 is better
                                                                      rel_
                                                             rel_  native_
     microbenchmark                         QPS      rel   native      lto  control
@@ -82,20 +82,20 @@ fn three_candidates_and_the_control_fit_80_columns() {
     candidate's work: for storage (writes), for wake-ups (one client of a server),
     for the load generator (client-bound).
     rel: variant rel
-      point-1  1.2% more QPS (0.8% to 1.4%)
-      range-1  0.8% more QPS (0.6% to 1%)
-      writes   0.4% more CPU per query (0.2% to 0.7%)
-               QPS: no difference found (within 1.5%)
+      points-notcovered-pk.pre_range=100  1.2% more QPS (0.8% to 1.4%)
+      scan_range=100                      0.8% more QPS (0.6% to 1%)
+      insert_range=100                    0.4% more CPU per query (0.2% to 0.7%)
+                                          QPS: no difference found (within 1.5%)
     rel_native: variant rel_native
-      point-1  2.1% more QPS (1.7% to 2.4%)
-      range-1  1.6% more QPS (1.4% to 1.9%)
-      writes   0.5% less CPU per query (0.2% to 0.7%)
-               1.4% more QPS (0.1% to 2.8%)
+      points-notcovered-pk.pre_range=100  2.1% more QPS (1.7% to 2.4%)
+      scan_range=100                      1.6% more QPS (1.4% to 1.9%)
+      insert_range=100                    0.5% less CPU per query (0.2% to 0.7%)
+                                          1.4% more QPS (0.1% to 2.8%)
     rel_native_lto: variant rel_native_lto
-      point-1  4.9% more QPS (4.8% to 5.2%)
-      range-1  3.5% more QPS (3.1% to 3.7%)
-      writes   1.1% less CPU per query (0.8% to 1.3%)
-               QPS: no difference found (within 1.5%)
+      points-notcovered-pk.pre_range=100  4.9% more QPS (4.8% to 5.2%)
+      scan_range=100                      3.5% more QPS (3.1% to 3.7%)
+      insert_range=100                    1.1% less CPU per query (0.8% to 1.3%)
+                                          QPS: no difference found (within 1.5%)
     ");
 }
 
@@ -103,7 +103,7 @@ fn three_candidates_and_the_control_fit_80_columns() {
 fn wide_terminal_shows_both_ends_of_intervals() {
     let text = part(&draw(&sample::report_of(&FEW), 140), "point-1");
     insta::assert_snapshot!(text, @"
-    point-1  relative QPS, above 1 is better
+    point-1 (1 of 11)  relative QPS, above 1 is better
     microbenchmark                         QPS                     rel              rel_native          rel_native_lto                 control
     ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
     points-notcovered-pk.pre_range=100  15,120  1.012 + [1.008, 1.014]  1.021 + [1.017, 1.024]  1.049 + [1.048, 1.052]  1.002 ~ [1.000, 1.004]
@@ -112,9 +112,9 @@ fn wide_terminal_shows_both_ends_of_intervals() {
 
 #[test]
 fn differences_within_noise_are_marked() {
-    let text = part(&draw(&sample::within_noise(&FEW), 100), "writes  relative QPS");
+    let text = part(&draw(&sample::within_noise(&FEW), 100), "writes (1 of 10)  relative QPS");
     insta::assert_snapshot!(text, @"
-    writes  relative QPS, above 1 is better
+    writes (1 of 10)  relative QPS, above 1 is better
                                                                              rel_native_
     microbenchmark                         QPS           rel    rel_native           lto       control
     ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -127,7 +127,7 @@ fn failed_candidate_keeps_its_column_and_has_a_reason() {
     let text = draw(&sample::failed_candidate(&FEW), 80);
     let text = format!("{}\n\n{}", part(&text, "point-1"), part(&text, "noise floor"));
     insta::assert_snapshot!(text, @"
-    point-1  relative QPS, above 1 is better
+    point-1 (1 of 11)  relative QPS, above 1 is better
                                                                      rel_
                                                             rel_  native_
     microbenchmark                         QPS      rel   native      lto  control
@@ -157,7 +157,7 @@ fn without_a_control_the_noise_floor_is_unknown() {
     let text = draw(&sample::no_control(&FEW), 80);
     let text = format!("{}\n\n{}", part(&text, "point-1"), part(&text, "noise floor"));
     insta::assert_snapshot!(text, @"
-    point-1  relative QPS, above 1 is better
+    point-1 (1 of 11)  relative QPS, above 1 is better
                                                                         rel_native_
     microbenchmark                       QPS          rel   rel_native          lto
     ───────────────────────────────────────────────────────────────────────────────
@@ -209,7 +209,7 @@ fn incomplete_run_is_marked_and_lists_what_is_missing() {
     candidate rel_native_lto: variant rel_native_lto
     + better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed
 
-    writes  relative QPS, above 1 is better
+    writes (1 of 10)  relative QPS, above 1 is better
                                                                      rel_
                                                             rel_  native_
     microbenchmark                         QPS      rel   native      lto  control
@@ -233,7 +233,7 @@ fn imported_results_have_no_intervals() {
     + better than the baseline, - worse, ~ within noise, ? cannot tell, ! failed
     · measured by others, too few values for an interval, no verdict
 
-    writes  relative QPS, above 1 is better
+    writes (2 of 10)  relative QPS, above 1 is better
     microbenchmark                    QPS                 myrocks
     ─────────────────────────────────────────────────────────────
     update-index_range=100          2,293  1.879 · –
@@ -428,22 +428,22 @@ fn servers_show_cost_per_operation() {
     let text = draw_details(&report, 80);
     let (_, text) = text.split_once("\n\n").unwrap();
     insta::assert_snapshot!(text, @"
-    point-1  relative CPU per query, below 1 is better; trust this one
+    point-1 (1 of 11)  relative CPU per query, below 1 is better; trust this one
     microbenchmark             CPU µs                myrocks                control
     ───────────────────────────────────────────────────────────────────────────────
     point-query.pre_range=100   32.94 1.361 - [1.356, 1.364] 0.999 ~ [0.996, 1.002]
 
-    point-1  relative QPS, above 1 is better
+    point-1 (1 of 11)  relative QPS, above 1 is better
     microbenchmark               QPS                 myrocks                 control
     ────────────────────────────────────────────────────────────────────────────────
     point-query.pre_range=100 24,738  0.735 c [0.733, 0.738]  0.997 c [0.996, 1.001]
 
-    writes  relative CPU per query, below 1 is better; trust this one
+    writes (1 of 10)  relative CPU per query, below 1 is better; trust this one
     microbenchmark             CPU µs                myrocks                control
     ───────────────────────────────────────────────────────────────────────────────
     insert_range=100            73.00 1.799 - [1.794, 1.803] 0.999 ~ [0.996, 1.001]
 
-    writes  relative QPS, above 1 is better
+    writes (1 of 10)  relative QPS, above 1 is better
     microbenchmark               QPS                 myrocks                 control
     ────────────────────────────────────────────────────────────────────────────────
     insert_range=100           7,134  0.546 - [0.543, 0.558]  0.993 ~ [0.990, 1.011]
@@ -538,10 +538,10 @@ fn servers_show_cost_per_operation() {
                          (innodb_doublewrite = ON); myrocks never overwrites a page
                          checksums: crc32 of pages of 16 KiB; crc32c of blocks of 4
                          KiB
-      point-1  36.1% more CPU per query (35.6% to 36.4%)
-               QPS: client-bound, limited by the load generator
-      writes   79.9% more CPU per query (79.4% to 80.3%)
-               45.4% less QPS (44.2% to 45.7%)
+      point-query.pre_range=100  36.1% more CPU per query (35.6% to 36.4%)
+                                 QPS: client-bound, limited by the load generator
+      insert_range=100           79.9% more CPU per query (79.4% to 80.3%)
+                                 45.4% less QPS (44.2% to 45.7%)
     ");
 }
 
@@ -575,12 +575,12 @@ fn counter_figures_are_part_of_the_details() {
     control        0.999 0.999 1.001 0.999  0.999 1.000  1.000      –  1.000 0.999
 
     counted  medians of ratios to the baseline over the microbenchmarks of a group
-    group    candidate       count  ins/q  cyc/q    IPC
-    ───────────────────────────────────────────────────
-    range-1  rel                 1  0.996  0.992  1.004
-             rel_native          1  0.992  0.984  1.008
-             rel_native_lto      1  0.983  0.967  1.017
-             control             1  0.999  0.999  1.001
+    group           candidate       count  ins/q  cyc/q    IPC
+    ──────────────────────────────────────────────────────────
+    scan_range=100  rel                 1  0.996  0.992  1.004
+                    rel_native          1  0.992  0.984  1.008
+                    rel_native_lto      1  0.983  0.967  1.017
+                    control             1  0.999  0.999  1.001
     counted for the system under test in its slices, without the background: ins/q
     and cyc/q are instructions and clock cycles per query, IPC instructions per
     cycle; L1i/k, iTLB/k and brm/k misses of the L1 instruction cache, the
@@ -628,9 +628,9 @@ fn missing_hardware_counters_are_one_line() {
 fn sweep_has_rows_by_clients_below_each_name() {
     let text = draw(&sample::sweep_of(&[1, 16, 128]), 80);
     assert!(!text.contains("group summaries"), "one microbenchmark per group");
-    let text = part(&text, "range-2  relative QPS");
+    let text = part(&text, "range-2 (1 of 6)  relative QPS");
     insta::assert_snapshot!(text, @"
-    range-2  relative QPS, above 1 is better
+    range-2 (1 of 6)  relative QPS, above 1 is better
       clients     QPS                 myrocks                 control
     ─────────────────────────────────────────────────────────────────
     read-only_range=100
@@ -665,38 +665,38 @@ fn sweep_has_ratios_between_numbers_of_clients_and_ends_with_a_matrix() {
     let start = text.find("more clients against fewer").unwrap();
     insta::assert_snapshot!(&text[start..], @"
     more clients against fewer  medians of the groups
-    group    candidate  metric  4 : 1     16 : 4
-    ────────────────────────────────────────────
-    point-1  innodb     QPS     3.073 +  2.061 +
-                        p99     1.300 -  1.923 -
-             myrocks    QPS     2.951 +  1.976 +
-                        p99     1.300 -  1.923 -
-             control    QPS     3.073 +  2.061 +
-                        p99     1.300 -  1.923 -
-    range-2  innodb     QPS     3.073 +  2.061 +
-                        p99     1.300 -  1.923 -
-             myrocks    QPS     2.951 +  1.976 +
-                        p99     1.300 -  1.923 -
-             control    QPS     3.073 +  2.061 +
-                        p99     1.300 -  1.923 -
+    group                  candidate  metric  4 : 1     16 : 4
+    ──────────────────────────────────────────────────────────
+    point-query_range=100  innodb     QPS     3.073 +  2.061 +
+                                      p99     1.300 -  1.923 -
+                           myrocks    QPS     2.951 +  1.976 +
+                                      p99     1.300 -  1.923 -
+                           control    QPS     3.073 +  2.061 +
+                                      p99     1.300 -  1.923 -
+    read-only_range=100    innodb     QPS     3.073 +  2.061 +
+                                      p99     1.300 -  1.923 -
+                           myrocks    QPS     2.951 +  1.976 +
+                                      p99     1.300 -  1.923 -
+                           control    QPS     3.073 +  2.061 +
+                                      p99     1.300 -  1.923 -
     Relative to the next smaller number of clients of the same candidate: of QPS
     above 1, of p99 (response time) below 1 is better.
 
     key results by number of clients  relative QPS, above 1 is better
-    group    candidate      1        4       16
-    ─────────────────────────────────────────────
-    point-1  myrocks    0.743 -  0.713 -  0.683 -
-             control    1.000 ~  1.000 ~  1.000 ~
-    range-2  myrocks    0.691 -  0.664 -  0.636 -
-             control    0.998 ~  0.998 ~  0.998 ~
+    group                  candidate      1        4       16
+    ───────────────────────────────────────────────────────────
+    point-query_range=100  myrocks    0.743 -  0.713 -  0.683 -
+                           control    1.000 ~  1.000 ~  1.000 ~
+    read-only_range=100    myrocks    0.691 -  0.664 -  0.636 -
+                           control    0.998 ~  0.998 ~  0.998 ~
 
     key results by number of clients  relative CPU per query, below 1 is better
-    group    candidate      1        4       16
-    ─────────────────────────────────────────────
-    point-1  myrocks    1.347 -  1.403 -  1.464 -
-             control    1.000 ~  1.000 ~  1.000 ~
-    range-2  myrocks    1.444 -  1.504 -  1.570 -
-             control    1.001 ~  1.001 ~  1.001 ~
+    group                  candidate      1        4       16
+    ───────────────────────────────────────────────────────────
+    point-query_range=100  myrocks    1.347 -  1.403 -  1.464 -
+                           control    1.000 ~  1.000 ~  1.000 ~
+    read-only_range=100    myrocks    1.444 -  1.504 -  1.570 -
+                           control    1.001 ~  1.001 ~  1.001 ~
     ");
 }
 
@@ -707,18 +707,18 @@ fn matrix_with_many_numbers_of_clients_fits() {
     let title = "key results by number of clients  relative QPS, above 1 is better";
     insta::assert_snapshot!(part(&text, title), @"
     key results by number of clients  relative QPS, above 1 is better
-    group    candidate      1        2        4        8       16       32
-    ────────────────────────────────────────────────────────────────────────
-    point-1  myrocks    0.743 -  0.728 -  0.713 -  0.698 -  0.683 -  0.668 -
-             control    1.000 ~  1.000 ~  1.000 ~  1.000 ~  1.000 ~  1.000 ~
-    range-2  myrocks    0.691 -  0.678 -  0.664 -  0.650 -  0.636 -  0.622 -
-             control    0.998 ~  0.998 ~  0.998 ~  0.998 ~  0.998 ~  0.998 ~
-    group    candidate     64      128
-    ────────────────────────────────────
-    point-1  myrocks    0.654 -  0.639 -
-             control    1.000 ~  1.000 ~
-    range-2  myrocks    0.609 -  0.595 -
-             control    0.998 ~  0.998 ~
+    group                  candidate      1        2        4        8       16
+    ─────────────────────────────────────────────────────────────────────────────
+    point-query_range=100  myrocks    0.743 -  0.728 -  0.713 -  0.698 -  0.683 -
+                           control    1.000 ~  1.000 ~  1.000 ~  1.000 ~  1.000 ~
+    read-only_range=100    myrocks    0.691 -  0.678 -  0.664 -  0.650 -  0.636 -
+                           control    0.998 ~  0.998 ~  0.998 ~  0.998 ~  0.998 ~
+    group                  candidate     32       64      128
+    ───────────────────────────────────────────────────────────
+    point-query_range=100  myrocks    0.668 -  0.654 -  0.639 -
+                           control    1.000 ~  1.000 ~  1.000 ~
+    read-only_range=100    myrocks    0.622 -  0.609 -  0.595 -
+                           control    0.998 ~  0.998 ~  0.998 ~
     ");
 }
 
