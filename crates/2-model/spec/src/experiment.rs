@@ -201,7 +201,7 @@ pub struct Schedule {
     pub pace: Pace,
     /// Minimum number of blocks that are run first after each start and not counted.
     pub warmup_blocks: u32,
-    /// Minimum time of the baseline's slices in these blocks; 0 in runs that earlier versions stored.
+    /// Minimum time of the baseline's slices and their lead-in in these blocks; 0 in runs that earlier versions stored.
     #[serde(default)]
     pub warmup_time: Nanos,
     pub min_blocks: u32,

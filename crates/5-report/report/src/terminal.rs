@@ -283,7 +283,7 @@ fn screen(
     match &report.insert {
         Some(insert) => {
             several("rates", inserts::rates(insert).into_iter().collect(), 1, 1);
-            several("longest", inserts::longest(insert).into_iter().collect(), 1, 1);
+            several("stalls", inserts::stalls(insert).into_iter().collect(), 1, 1);
         }
         None => several("noise", vec![words::noise_floor(report)], 1, 1),
     }

@@ -456,8 +456,8 @@ pub(crate) fn rates(report: &InsertReport) -> Option<String> {
     })
 }
 
-/// The longest insert or query of each candidate; `None` if no times are known.
-pub(crate) fn longest(report: &InsertReport) -> Option<String> {
+/// Where something stalled, and the longest insert or query of each candidate; `None` if no times are known.
+pub(crate) fn stalls(report: &InsertReport) -> Option<String> {
     let all = || {
         let steps = report.steps.iter();
         steps.flat_map(|step| step.candidates.iter().map(move |one| (step, one)))
@@ -473,7 +473,15 @@ pub(crate) fn longest(report: &InsertReport) -> Option<String> {
     };
     let names = distinct(all().map(|(_, one)| one.candidate.as_str()));
     let longest: Vec<String> = names.into_iter().filter_map(of).collect();
-    (!longest.is_empty()).then(|| format!("insert or query: {}", longest.join(", ")))
+    let has_stalled = |one: &CandidateStep| {
+        one.repeats.iter().any(|run| !run.stalls.is_empty() || !run.query_stalls.is_empty())
+    };
+    let stalled = all().filter(|(_, one)| has_stalled(one));
+    let stalled = stalled.map(|(step, one)| format!("{} in {}", one.candidate, step.name));
+    let stalled = stalled.reduce(|all, one| format!("{all}, {one}"));
+    let stalled = stalled.unwrap_or_else(|| "none".to_owned());
+    let text = || format!("{stalled}; longest insert or query: {}", longest.join(", "));
+    (!longest.is_empty()).then(text)
 }
 
 /// What was found about each candidate in each step: throughput, CPU, and stalls.

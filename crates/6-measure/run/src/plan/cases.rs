@@ -195,7 +195,8 @@ pub(crate) fn with_warmup(schedule: &Schedule, slice: Nanos, blocks: u32) -> u64
         1 => blocks.min(1),
         _ => blocks.div_ceil(blocks_of_start(schedule, slice)),
     };
-    let warmup = slices_in(schedule.warmup_time.as_nanos(), slice).max(schedule.warmup_blocks);
+    let warmup = slices_in(schedule.warmup_time.as_nanos(), slice + lead_in_time(slice));
+    let warmup = warmup.max(schedule.warmup_blocks);
     u64::from(blocks) + u64::from(warmup) * u64::from(starts)
 }
 
@@ -468,6 +469,6 @@ mod tests {
     fn warm_up_has_at_least_its_blocks_and_its_time() {
         let schedule = Schedule { warmup_time: Nanos::from_millis(100), ..SCHEDULE };
         let warmup = |millis| with_warmup(&schedule, Nanos::from_millis(millis), 1) - 1;
-        assert_eq!([5, 20, 30, 50, 1000].map(warmup), [20, 5, 4, 2, 2]);
+        assert_eq!([5, 20, 30, 50, 1000].map(warmup), [10, 4, 3, 2, 2]);
     }
 }
