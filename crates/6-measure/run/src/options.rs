@@ -18,7 +18,7 @@ pub struct Options<'a> {
     pub cache: Option<PathBuf>,
     /// Whether to resume a run that this user did not make on this machine.
     pub trust: bool,
-    /// Whether to keep the instances' data after a complete run.
+    /// Whether to keep the instances' data after a complete or failed run.
     pub keep_data: bool,
     /// Set to stop the session after the current slice.
     pub cancel: Arc<AtomicBool>,

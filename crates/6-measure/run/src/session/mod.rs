@@ -222,6 +222,7 @@ impl<'a> Session<'a> {
         if candidates.iter().any(|one| matches!(one.deployment, Deployment::Existing(_))) {
             self.recorder.results.set_may_have_schemas(true)?;
         }
+        let had_data = !StoredData::of(context.directory.path()).places.is_empty();
         let end = self.load_and_measure(&context, candidates);
         let is_needed = matches!(end, Ok(MeasurementEnd::Complete) | Err(RunError::Interrupted));
         if !is_needed && !options.keep_data {
@@ -231,7 +232,9 @@ impl<'a> Session<'a> {
                 self.recorder.results.set_may_have_schemas(false)?;
             }
             let is_refused = matches!(end, Err(RunError::Settings(_) | RunError::Statements(_)));
-            let is_soon_loaded_again = clock::monotonic() - self.loading_began < LONG_LOADING;
+            // How long an earlier session loaded is unknown.
+            let is_soon_loaded_again =
+                !had_data && clock::monotonic() - self.loading_began < LONG_LOADING;
             let measured = self.recorder.results.reader().and_then(|run| run.has_measured());
             if !measured.unwrap_or(true) && (is_refused || is_soon_loaded_again) {
                 // A new run is as good as a resumed one. What cannot be removed is reported.

@@ -126,7 +126,7 @@ pub struct SessionOptions {
     /// /var/cache/dbdyno]
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
-    /// Keep the databases after a complete run
+    /// Keep the databases after a complete or failed run
     #[arg(long)]
     pub keep_data: bool,
     #[command(flatten)]

@@ -623,4 +623,9 @@ fn rejected_setting_ends_the_run_with_the_server_log() {
     assert!(StoredData::of(&test.out()).places.is_empty(), "{}", finished.all());
     let log = home_of_servers(&test.out()).unwrap().join("wrong/server.log");
     assert!(log.is_file() && xml.contains(&*log.to_string_lossy()), "{xml}");
+    // What an earlier session loaded and kept stays for the next one.
+    for keep_data in [&["--keep-data"][..], &[]] {
+        resume(&test.out(), keep_data).assert_code(1).assert_prints("its data is kept");
+        assert!(!StoredData::of(&test.out()).places.is_empty());
+    }
 }
