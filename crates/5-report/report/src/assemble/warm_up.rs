@@ -1,8 +1,8 @@
 //! Warnings about ratios that change within starts, because a server was not warm when counting began.
 
 use dbdyno_results::{CandidateRecord, Role};
-use dbdyno_stats::{mean_with_half_width, median};
-use dbdyno_units::Share;
+use dbdyno_stats::{Estimate, mean_with_half_width, median};
+use dbdyno_units::{Ratio, Share};
 
 use super::Measured;
 use crate::metric::with_clients;
@@ -28,9 +28,9 @@ struct Change {
 }
 
 impl Change {
-    /// The change of ratios by start and block; `None` if its 95% interval over the starts contains no change, or if it is
-    /// not larger than this half-width of the estimate.
-    fn of(starts: &[Vec<f64>], half_width: Share) -> Option<Self> {
+    /// The change of ratios by start and block; `None` if its 95% interval over the starts, as one of so many comparisons,
+    /// contains no change, or if it is not larger than this half-width of the estimate.
+    fn of(starts: &[Vec<f64>], half_width: Share, comparisons: usize) -> Option<Self> {
         let ends = |blocks: &Vec<f64>| {
             let third = blocks.len() / 3;
             Some((median(&blocks[..third])?, median(&blocks[blocks.len() - third..])?))
@@ -43,8 +43,13 @@ impl Change {
         let changes: Vec<f64> =
             first.iter().zip(&last).map(|(from, to)| (from / to).ln()).collect();
         let (mean, half) = mean_with_half_width(&changes)?;
+        let [median_change, low, high] =
+            [mean, mean - half, mean + half].map(|change| Ratio::new(change.exp()));
+        let (blocks, starts) = (changes.len(), Some(changes.len()));
+        let change = Estimate { median: median_change, low, high, blocks, starts };
         let size = median(&changes)?.abs();
-        let is_clear = mean.abs() > half && size > LEAST_CHANGE.max(half_width.as_fraction());
+        let is_clear = !change.one_of(comparisons).contains_one()
+            && size > LEAST_CHANGE.max(half_width.as_fraction());
         is_clear.then_some(Self { from: median(&first)?, to: median(&last)?, size })
     }
 }
@@ -57,6 +62,9 @@ pub(super) fn warnings(
     candidates: &[CandidateRecord],
     sweep: bool,
 ) -> Vec<Warning> {
+    let compared = candidates.iter().enumerate().filter(|(_, one)| one.role == Role::Candidate);
+    let compared: Vec<(usize, &CandidateRecord)> = compared.collect();
+    let comparisons = compared.len() * microbenchmarks.iter().filter(|one| !one.writes).count();
     let warning = |(number, candidate): (usize, &CandidateRecord)| {
         let change = |(one, of): (&Measured, &MicrobenchmarkRows)| {
             let row = of.rows.iter().find(|row| row.candidate == candidate.name)?;
@@ -67,7 +75,7 @@ pub(super) fn warnings(
                 Metric::Qps => one.qps_ratios(number),
                 Metric::Cpu => one.cpu_ratios(number),
             };
-            let change = Change::of(&ratios, estimate.half_width())?;
+            let change = Change::of(&ratios, estimate.half_width(), comparisons)?;
             Some((with_clients(&of.name, of.clients, sweep), metric, change))
         };
         let changes: Vec<(String, Metric, Change)> =
@@ -88,8 +96,7 @@ pub(super) fn warnings(
             advice: "Raise `warmup_blocks` in [schedule].".to_owned(),
         })
     };
-    let compared = candidates.iter().enumerate().filter(|(_, one)| one.role == Role::Candidate);
-    compared.filter_map(warning).collect()
+    compared.into_iter().filter_map(warning).collect()
 }
 
 #[cfg(test)]
@@ -108,21 +115,26 @@ mod tests {
     #[test]
     fn change_within_starts_is_found_if_it_is_clear() {
         let half_width = Share::from_percent(0.7);
-        let change = Change::of(&starts(6, 80, 1.025), half_width).unwrap();
+        let change = Change::of(&starts(6, 80, 1.025), half_width, 84).unwrap();
         assert!((change.from / change.to - 1.025).abs() < 0.003, "{change:?}");
-        assert!(Change::of(&starts(6, 80, 0.97), half_width).is_some(), "in both directions");
+        assert!(Change::of(&starts(6, 80, 0.97), half_width, 84).is_some(), "in both directions");
         for (steady, why) in [
             (starts(6, 80, 1.0), "no change"),
             (starts(6, 80, 1.006), "small"),
             (starts(3, 80, 1.025), "few starts"),
             (starts(6, 11, 1.025), "few blocks"),
         ] {
-            assert_eq!(Change::of(&steady, half_width), None, "{why}");
+            assert_eq!(Change::of(&steady, half_width, 1), None, "{why}");
         }
         let drifting = starts(6, 80, 1.025);
-        assert_eq!(Change::of(&drifting, Share::from_percent(3.0)), None, "within the interval");
+        assert_eq!(Change::of(&drifting, Share::from_percent(3.0), 1), None, "within the interval");
         let mut both = starts(6, 80, 1.025);
         both.extend(starts(6, 80, 0.975));
-        assert_eq!(Change::of(&both, half_width), None, "starts disagree");
+        assert_eq!(Change::of(&both, half_width, 1), None, "starts disagree");
+        let of_start = |(start, early): (usize, &f64)| starts(6, 80, *early).swap_remove(start);
+        let early = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05];
+        let varying: Vec<Vec<f64>> = early.iter().enumerate().map(of_start).collect();
+        assert!(Change::of(&varying, half_width, 1).is_some());
+        assert_eq!(Change::of(&varying, half_width, 84), None, "chance explains one of many");
     }
 }
