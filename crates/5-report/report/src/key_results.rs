@@ -702,6 +702,7 @@ pub(crate) fn steps<'r, 'a>(
             !matches!(one.outcome, Outcome::Mixed | Outcome::NoInterval)
                 && (one.is_difference() || one.better + one.worse == 0)
                 && one.control.is_none()
+                && one.without_background.is_none()
                 && one.range.is_none()
                 && one.part.is_none()
         };

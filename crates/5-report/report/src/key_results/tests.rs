@@ -306,11 +306,15 @@ fn neighbouring_numbers_of_clients_with_the_same_finding_are_one_step() {
         let row = member.rows.iter_mut().find(|row| row.candidate == "myrocks").unwrap();
         set(row, if member.clients < 16 { [0.8, 0.9, 0.95] } else { [0.7, 0.75, 0.76] }, SAME);
     }
-    let results = of(&report, Grouping::Five);
+    let mut results = of(&report, Grouping::Five);
     assert_eq!(
         words(&results[..4]),
         [(more("1 to 64 clients"), more("10% to 25% less QPS (5% to 30%)"))]
     );
+    results[0].finding.without_background = Some(Ratio::ONE);
+    let [(alone, first), (others, _)] = &words(&results[..4])[..] else { panic!() };
+    assert_eq!([alone, others], ["1 client", "4 to 64 clients"]);
+    assert!(first.contains("no difference without background work"), "{first}");
 }
 
 #[test]
