@@ -227,8 +227,13 @@ impl Explained<'_> {
         with_clients(&self.member.name, self.member.clients, self.report.is_sweep())
     }
 
-    const fn has_verdict(&self) -> bool {
-        matches!(self.row.cpu_verdict, Verdict::Better | Verdict::Worse)
+    /// As in all reports: a difference that may be noise, as the control has about the same, is none.
+    fn verdict(&self) -> Verdict {
+        self.member.shown_verdict(self.row, Metric::Cpu)
+    }
+
+    fn has_verdict(&self) -> bool {
+        matches!(self.verdict(), Verdict::Better | Verdict::Worse)
     }
 
     /// Whether the CPU time per query of the rows certainly differs.
@@ -273,7 +278,7 @@ impl Explained<'_> {
     /// of sums over slices, to which rows add up; the verdict is that of the median ratio, as in all reports.
     fn why_other_verdict(&self) -> Option<String> {
         let ([low, high], cpu) = (self.profile.interval_us?, self.row.relative_cpu?);
-        let is_expected = match self.row.cpu_verdict {
+        let is_expected = match self.verdict() {
             Verdict::Worse => low > 0.0,
             Verdict::Better => high < 0.0,
             Verdict::Failed => return Some("one of them failed".to_owned()),
@@ -296,7 +301,8 @@ impl Explained<'_> {
         let typically = if is_own { "" } else { "typically " };
         let floor_us = floor.as_fraction() * self.profile.total_us[1];
         let of_control = format!("the control {typically}differs by {} µs", us(floor_us));
-        Some(match self.difference_us().abs() <= floor_us {
+        let is_like_control = self.verdict() != self.row.cpu_verdict;
+        Some(match is_like_control || self.difference_us().abs() <= floor_us {
             true => of_control,
             false => format!("{of_ratio}; {of_control}"),
         })

@@ -999,6 +999,30 @@ fn why_gives_the_reason_if_the_interval_suggests_another_verdict() {
 }
 
 #[test]
+fn why_of_a_difference_that_the_control_has_too_is_not_certain() {
+    let mut report = sample::profiled(&["scan_range=100"]);
+    for row in &mut report.microbenchmarks[0].rows {
+        let [low, median, high] = match row.candidate.as_str() {
+            "control" => [0.93, 0.97, 1.01],
+            _ => [0.92, 0.95, 0.98],
+        }
+        .map(dbdyno_units::Ratio::new);
+        row.relative_cpu = Some(sample::interval(median, low, high));
+        row.cpu_verdict = Verdict::WithinNoise;
+    }
+    let row = &mut report.microbenchmarks[0].rows[0];
+    row.cpu_verdict = Verdict::Better;
+    let profile = row.profile.as_mut().unwrap();
+    (profile.total_us, profile.interval_us) = ([57.0, 60.0], Some([-4.0, -2.0]));
+    let text = explain(&report, None, false);
+    let (title, _) = text.split_once("\n\n").unwrap();
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(title.contains("no certain difference in CPU time per query between "), "{title}");
+    let control = "95%: −4.00 to −2.00; the control differs by 1.80 µs)";
+    assert!(title.ends_with(control), "{title}");
+}
+
+#[test]
 fn function_of_one_side_is_neither_new_nor_gone_if_it_may_have_no_name_in_the_other() {
     let mut report = sample::profiled(&["scan_range=100"]);
     let functions = |text: &str| {
