@@ -125,14 +125,13 @@ impl Report {
     }
 
     /// How many of the published microbenchmarks of a group were measured, and how many it has; `None` if
-    /// all were, or none, as in a group of the experiment.
+    /// all were, or others, as in a group of the experiment.
     pub(crate) fn part_of(&self, group: &str) -> Option<(usize, usize)> {
-        let is_measured = |name: &&str| {
-            self.microbenchmarks.iter().any(|one| one.is_in(group) && one.name == *name)
-        };
-        let all = published(group).count();
-        let measured = published(group).filter(is_measured).count();
-        (1..all).contains(&measured).then_some((measured, all))
+        let members = self.microbenchmarks.iter().filter(|one| one.is_in(group));
+        let measured: BTreeSet<&str> = members.map(|one| one.name.as_str()).collect();
+        let all: BTreeSet<&str> = published(group).collect();
+        let is_part = !measured.is_empty() && measured.is_subset(&all) && measured != all;
+        is_part.then_some((measured.len(), all.len()))
     }
 
     /// A group's name above its microbenchmarks: `point-1 (2 of 11)` if only a part was measured.
@@ -427,6 +426,8 @@ mod tests {
         assert_eq!(report.group_label("point"), "point (3 of 17)");
         assert_eq!(report.group_title("point-2"), "point-2 (1 of 6)");
         assert_eq!(report.group_label("point-2"), points[2]);
+        report.microbenchmarks[1].name = "read-hot".to_owned();
+        assert_eq!(report.group_label("point-1"), "point-1", "not only published ones");
         for one in &mut report.microbenchmarks {
             one.group = "own".to_owned();
             one.three_group = "own".to_owned();
