@@ -13,6 +13,7 @@ use dbdyno_stats::{
 use dbdyno_units::{Nanos, Ratio, Share, shell_quoted};
 use serde::Serialize;
 
+use crate::assemble::client_bound;
 use crate::figures::{duration, percent, ratio, size_of};
 use crate::metric::{Grouping, by_clients, clients, with_clients};
 use crate::model::{
@@ -777,8 +778,7 @@ fn ends(
 /// after it. Of a baseline alone, its figures on each microbenchmark. Empty if nothing was measured.
 pub(crate) fn conclusions(report: &Report, grouping: Grouping) -> Vec<(String, Verdict)> {
     if report.is_alone() {
-        let figures = report.microbenchmarks.iter().filter_map(|one| figures_alone(report, one));
-        return figures.map(|sentence| (sentence, Verdict::NoInterval)).collect();
+        return report.microbenchmarks.iter().filter_map(|one| alone(report, one)).collect();
     }
     let results = of(report, grouping);
     let verdict = |result: &KeyResult<'_>| {
@@ -787,18 +787,24 @@ pub(crate) fn conclusions(report: &Report, grouping: Grouping) -> Vec<(String, V
     results.iter().map(|result| (sentence(report, result, grouping), verdict(result))).collect()
 }
 
-/// `db1 on q-1: 1,234 QPS (95%: 1,220 to 1,250), 85.2 µs CPU time per query`; `None` if it has no throughput.
-fn figures_alone(report: &Report, member: &MicrobenchmarkRows) -> Option<String> {
+/// `db1 on q-1: 1,234 QPS (95%: 1,220 to 1,250), 85.2 µs CPU time per query`, or that it failed; `None` if it has no
+/// throughput.
+fn alone(report: &Report, member: &MicrobenchmarkRows) -> Option<(String, Verdict)> {
+    let on = with_clients(&member.name, member.clients, report.is_sweep());
+    let on = format!("{} on {on}", report.baseline);
+    if member.baseline_failed {
+        return Some((format!("{on}: failed"), Verdict::Failed));
+    }
     let Absolute { qps, qps_interval, cpu_us_per_query, .. } = member.baseline;
     let unit = match member.throughput_unit.as_str() {
         "statements/s" => Metric::Qps.quantity(),
         unit => unit,
     };
-    let on = with_clients(&member.name, member.clients, report.is_sweep());
     let interval = qps_interval.map(|(low, high)| format!(" (95%: {low} to {high})"));
     let cpu = cpu_us_per_query.map(|cpu| format!(", {} CPU time per query", duration(cpu)));
     let [interval, cpu] = [interval, cpu].map(Option::unwrap_or_default);
-    Some(format!("{} on {on}: {} {unit}{interval}{cpu}", report.baseline, qps?))
+    let bound = if client_bound(&member.baseline) { "; limited by the load generator" } else { "" };
+    Some((format!("{on}: {} {unit}{interval}{cpu}{bound}", qps?), Verdict::NoInterval))
 }
 
 /// The group of user-defined microbenchmarks that name none.

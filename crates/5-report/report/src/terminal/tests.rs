@@ -817,7 +817,7 @@ charts   results/first/report.html
 
 #[test]
 fn answer_of_a_baseline_alone_has_its_figures() {
-    let report = sample::single(&["scan_range=100", "insert_range=100"]);
+    let mut report = sample::single(&["scan_range=100", "insert_range=100"]);
     let options = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
     let text = answer(&report, &options).unwrap();
     assert!(text.lines().count() <= 20, "{text}");
@@ -829,6 +829,12 @@ fn answer_of_a_baseline_alone_has_its_figures() {
     ] {
         assert!(words.contains(figures), "{text}");
     }
+    report.microbenchmarks[0].baseline_failed = true;
+    report.microbenchmarks[1].baseline.client_busy = Some(dbdyno_units::Share::from_percent(95.0));
+    let text = answer(&report, &options).unwrap();
+    assert!(text.contains("rel_withdbg on scan_range=100: failed\n"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(" per query; limited by the load generator "), "{text}");
 }
 
 #[test]
