@@ -528,11 +528,11 @@ impl Finding {
         }
     }
 
-    /// `; 1 of 9 faster, as expected by chance`, if there is no other difference.
+    /// `; 1 of 9 faster, which may be chance`, if there is no other difference.
     fn by_chance(&self) -> String {
         match self.better + self.worse {
             0 => String::new(),
-            _ => format!("; {}, as expected by chance", self.differing()),
+            _ => format!("; {}, which may be chance", self.differing()),
         }
     }
 

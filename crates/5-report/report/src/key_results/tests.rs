@@ -193,10 +193,10 @@ fn difference_in_few_members_is_only_one_of_the_group_if_chance_does_not_explain
     };
     let slight = [1.003, 1.01, 1.017];
     let none = "CPU per query: no difference found (within 0.2%)";
-    assert_eq!(words(&[slight], 9), format!("{none}; 1 of 9 with more, as expected by chance"));
+    assert_eq!(words(&[slight], 9), format!("{none}; 1 of 9 with more, which may be chance"));
     assert_eq!(
         words(&[slight, [0.983, 0.99, 0.997]], 9),
-        format!("{none}; 1 of 9 with less, 1 with more, as expected by chance")
+        format!("{none}; 1 of 9 with less, 1 with more, which may be chance")
     );
     let mixed =
         |number| format!("CPU per query: {number} of 9 with more, no difference in the others");
