@@ -11,7 +11,7 @@ use dbdyno_units::Share;
 use crate::figures::percent;
 use crate::key_results::Finding;
 use crate::metric::with_clients;
-use crate::model::{Metric, MicrobenchmarkRows, Report, Role};
+use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row};
 
 /// What a candidate changes, over all microbenchmarks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,7 +76,8 @@ impl OptionEffect {
         let trusted = row.trusted_metric;
         let mut metrics = vec![trusted, Metric::Qps];
         metrics.dedup();
-        let finding = |metric| Finding::of(metric, &[row], floor(metric));
+        let controls: Vec<&Row> = one.control().into_iter().collect();
+        let finding = |metric| Finding::beside(&controls, metric, &[row], floor(metric));
         let findings: Vec<Finding> = metrics.into_iter().map(finding).collect();
         let words = |of: &dyn Fn(&&Finding) -> bool| -> Option<String> {
             let words: Vec<String> = findings.iter().filter(of).map(Finding::words).collect();
@@ -163,6 +164,23 @@ mod tests {
         report.microbenchmarks[1].rows.clear();
         let nothing = option_effects(&report).remove(0);
         assert_eq!((nothing.within, nothing.unknown.len()), (None, 2), "{nothing:?}");
+    }
+
+    #[test]
+    fn difference_that_the_control_has_too_may_be_noise() {
+        let mut report = sample::report_of(&["scan_range=100"]);
+        for row in &mut report.microbenchmarks[0].rows {
+            let ([low, median, high], verdict) = match row.role {
+                Role::Control => ([0.4, 0.7, 1.2], Verdict::TooNoisy),
+                _ => ([0.53, 0.55, 0.57], Verdict::Worse),
+            };
+            let [low, median, high] = [low, median, high].map(Ratio::new);
+            row.relative_qps = Some(sample::interval(median, low, high));
+            (row.trusted_metric, row.verdict) = (Metric::Qps, verdict);
+        }
+        let found = option_effects(&report).remove(0).found;
+        let words = "45% less QPS (43% to 47%); may be noise, as the control has 30% less";
+        assert_eq!(found, [("scan_range=100".to_owned(), words.to_owned())]);
     }
 
     #[test]
