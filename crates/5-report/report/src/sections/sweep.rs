@@ -47,7 +47,7 @@ fn medians(report: &Report, grouping: Grouping) -> Table {
     let labels = [
         Column::group("group"),
         Column::group("candidate").most(LONGEST_NAME),
-        Column::text("metric"),
+        Column::group("metric"),
     ];
     let columns = labels.into_iter().chain(pairs.map(Column::number));
     let caption = "More clients against fewer";

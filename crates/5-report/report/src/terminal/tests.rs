@@ -704,6 +704,10 @@ fn sweep_has_ratios_between_numbers_of_clients_and_ends_with_a_matrix() {
 fn matrix_with_many_numbers_of_clients_fits() {
     let text = draw(&sample::sweep(), 80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let medians = part(&text, "more clients against fewer");
+    let headings: Vec<&str> = medians.lines().filter(|line| line.starts_with("group ")).collect();
+    assert!(headings.len() > 1, "{medians}");
+    assert!(headings.iter().all(|heading| heading.contains("  metric  ")), "{medians}");
     let title = "key results by number of clients  relative QPS, above 1 is better";
     insta::assert_snapshot!(part(&text, title), @"
     key results by number of clients  relative QPS, above 1 is better
