@@ -77,6 +77,9 @@ pub(crate) struct Finding {
     /// Whether all statements only read, which cause no background work.
     #[serde(skip)]
     reads: bool,
+    /// Whether the candidate is known to be as the baseline: all its settings have the baseline's values.
+    #[serde(skip)]
+    is_as_baseline: bool,
     /// The microbenchmarks, if others of the group are judged by another metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<String>,
@@ -159,7 +162,8 @@ fn key_result<'a>(
         let finding = Finding::beside(&controls, metric, &rows, report.noise_of(metric));
         let reads = trusting().all(|one| !one.microbenchmark.writes);
         let without_background = finding.without_background(trusting());
-        Finding { without_background, reads, part: part.clone(), ..finding }
+        let is_as_baseline = report.is_as_baseline(candidate);
+        Finding { without_background, reads, is_as_baseline, part: part.clone(), ..finding }
     };
     let throughput = (metric != Metric::Qps).then(|| finding(Metric::Qps));
     let finding = finding(metric);
@@ -273,6 +277,7 @@ impl Finding {
             control: None,
             without_background: None,
             reads: false,
+            is_as_baseline: false,
             part: None,
         };
         let ends = values.iter().map(|one| {
@@ -318,7 +323,9 @@ impl Finding {
     /// The verdict that sets the colour: what may be noise has none.
     pub(crate) const fn verdict(&self) -> Verdict {
         match self.outcome {
-            Outcome::Better | Outcome::Worse if self.control.is_some() => Verdict::WithinNoise,
+            Outcome::Better | Outcome::Worse if self.control.is_some() || self.is_as_baseline => {
+                Verdict::WithinNoise
+            }
             Outcome::Better => Verdict::Better,
             Outcome::Worse => Verdict::Worse,
             Outcome::NoDifference | Outcome::Mixed => Verdict::WithinNoise,
@@ -339,7 +346,7 @@ fn is_by_chance(values: &[GroupValue]) -> bool {
     let is_certain = |one: &GroupValue| {
         one.estimate.is_none_or(|estimate| !estimate.one_of(values.len()).contains_one())
     };
-    values.len() > 2
+    values.len() > 1
         && !exceeds_chance(values.iter().filter(differs).count(), values.len())
         && !values.iter().filter(differs).any(is_certain)
 }
@@ -506,7 +513,7 @@ impl Finding {
                     let median = ratio
                         .map(|ratio| format!(" (median {})", change(ratio)))
                         .unwrap_or_default();
-                    format!("{what}: {}{median}", self.tally())
+                    format!("{what}: {}{median}{}", self.tally(), self.equality())
                 }
             },
             Outcome::NoInterval => {
@@ -552,7 +559,15 @@ impl Finding {
             let word = if control > Ratio::ONE { "more" } else { "less" };
             format!("; may be noise, as the control has {difference} {word}")
         });
-        if self.reads { control } else { control + &self.background() }
+        let background = if self.reads { String::new() } else { self.background() };
+        control + self.equality() + &background
+    }
+
+    const fn equality(&self) -> &'static str {
+        match self.is_as_baseline {
+            true => "; may be noise, as all its settings have the baseline's values",
+            false => "",
+        }
     }
 
     fn background(&self) -> String {
@@ -625,8 +640,12 @@ impl Finding {
             0 => String::new(),
             some => format!(", {some} too noisy to tell"),
         };
-        let is_rest = better.min(worse) == 0 && count > better + worse + too_noisy;
-        let others = if is_rest { ", no difference in the others" } else { "" };
+        let has_both = better.min(worse) > 0;
+        let others = match count.saturating_sub(better + worse + too_noisy) {
+            rest if has_both || rest == 0 => "",
+            1 => ", no difference in the other",
+            _ => ", no difference in the others",
+        };
         format!("{}{noisy}{others}", self.differing())
     }
 }

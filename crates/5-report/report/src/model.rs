@@ -12,6 +12,8 @@ use dbdyno_types::ClientWait;
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
 use serde::Serialize;
 
+use crate::words;
+
 pub use comparisons::{
     Change, CounterFigure, CounterSummary, Effect, NotCounted, Percentile, RelativePercentile,
     RelativeStatement, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange, SeriesGroup,
@@ -177,6 +179,15 @@ impl Report {
     /// Whether the baseline is compared with nothing but its control.
     pub(crate) fn is_alone(&self) -> bool {
         self.candidates.iter().all(|one| one.role != Role::Candidate)
+    }
+
+    /// Whether a candidate is known to be as the baseline: it sets something, and what it sets is in force there too.
+    pub(crate) fn is_as_baseline(&self, candidate: &str) -> bool {
+        let of_role = |role: Role| self.candidates.iter().find(move |one| one.role == role);
+        let own = self.candidates.iter().find(|one| one.name == candidate);
+        own.zip(of_role(Role::Baseline)).is_some_and(|(own, baseline)| {
+            !own.in_force.without_effect.is_empty() && words::differences(own, baseline).is_empty()
+        })
     }
 
     /// Whether there is a second instance of the baseline.

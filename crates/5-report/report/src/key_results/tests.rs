@@ -359,6 +359,23 @@ fn conclusion_says_that_the_control_has_the_same_difference() {
 }
 
 #[test]
+fn difference_of_a_candidate_that_is_as_the_baseline_may_be_noise() {
+    let mut report = report("scan_range=100", [1.018, 1.021, 1.025], SAME);
+    let certain = "2.1% more QPS (1.8% to 2.5%)";
+    assert_eq!(words(&report), [certain]);
+    let [baseline, own] = [Role::Baseline, Role::Candidate]
+        .map(|role| report.candidates.iter().position(|one| one.role == role).unwrap());
+    let mut equal = report.candidates[baseline].clone();
+    (equal.name, equal.role) = (report.candidates[own].name.clone(), Role::Candidate);
+    report.candidates[own] = equal;
+    assert_eq!(words(&report), [certain], "nothing is set");
+    report.candidates[own].in_force.without_effect = vec!["jit".to_owned()];
+    let noise = "; may be noise, as all its settings have the baseline's values";
+    assert_eq!(words(&report), [format!("{certain}{noise}")]);
+    assert_eq!(conclusions(&report, Grouping::Five)[0].1, Verdict::WithinNoise);
+}
+
+#[test]
 fn what_may_be_noise_has_no_colour_in_any_output() {
     let mut report = sample::servers_of(&["scan_range=100", "read-only.pre_range=100"]);
     let mut tones = |control: [f64; 3], is_noise: bool| {
