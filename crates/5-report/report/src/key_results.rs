@@ -151,15 +151,13 @@ fn key_result<'a>(
     measured: &[Measured<'_>],
 ) -> Option<KeyResult<'a>> {
     let trusting = || measured.iter().filter(|one| one.row.trusted_metric == metric);
-    let rows: Vec<&Row> = trusting().map(|one| one.row).collect();
-    if rows.is_empty() {
-        return None;
-    }
-    let controls: Vec<&Row> = trusting().filter_map(|one| one.microbenchmark.control()).collect();
+    trusting().next()?;
+    let members: Vec<Member<'_>> =
+        trusting().map(|one| (one.row, one.microbenchmark.control())).collect();
     let names: Vec<&str> = trusting().map(|one| one.microbenchmark.name.as_str()).collect();
     let part = (names.len() < measured.len()).then(|| part(&names));
     let finding = |metric: Metric| {
-        let finding = Finding::beside(&controls, metric, &rows, report.noise_of(metric));
+        let finding = Finding::beside(&members, metric, report.noise_of(metric));
         let reads = trusting().all(|one| !one.microbenchmark.writes);
         let without_background = finding.without_background(trusting());
         let is_as_baseline = report.is_as_baseline(candidate);
@@ -184,6 +182,18 @@ fn part(names: &[&str]) -> String {
     match names {
         [name] => (*name).to_owned(),
         _ => format!("{} microbenchmarks", names.len()),
+    }
+}
+
+/// A candidate's row of a microbenchmark beside the control's.
+pub(crate) type Member<'a> = (&'a Row, Option<&'a Row>);
+
+/// The verdict that sets the colour of a ratio: what may be noise has none.
+pub(crate) fn shown_verdict((row, control): Member<'_>, metric: Metric) -> Verdict {
+    let of = |row: &Row| Finding::of(metric, &[row], None);
+    match control.and_then(|control| of(row).like(&of(control))) {
+        Some(_) => Verdict::WithinNoise,
+        None => row.verdict_of(metric),
     }
 }
 
@@ -224,28 +234,38 @@ impl Finding {
         (is_outside || self.outcome == Outcome::TooNoisy).then_some(ratio)
     }
 
-    /// The finding of a candidate's rows beside those of the control in the same microbenchmarks. The one rule for which
-    /// difference may be noise.
-    pub(crate) fn beside(
-        controls: &[&Row],
-        metric: Metric,
-        rows: &[&Row],
-        noise: Option<Share>,
-    ) -> Self {
-        let finding = Self::of(metric, rows, noise);
-        let control = finding.like(&Self::of(metric, controls, None));
+    /// The finding of a candidate's rows, each beside the control's of the same microbenchmark. The one rule for which
+    /// difference may be noise: that of a group by the group's control; where only some members differ, by each one's.
+    pub(crate) fn beside(members: &[Member<'_>], metric: Metric, noise: Option<Share>) -> Self {
+        let rows: Vec<&Row> = members.iter().map(|(row, _)| *row).collect();
+        let mut finding = Self::of(metric, &rows, noise);
+        if finding.outcome == Outcome::Mixed {
+            let shown = members.iter().map(|one| (one.0, shown_verdict(*one, metric)));
+            finding = Self::of_judged(metric, shown, noise);
+        }
+        let controls: Vec<&Row> = members.iter().filter_map(|(_, control)| *control).collect();
+        let control = finding.like(&Self::of(metric, &controls, None));
         Self { control, ..finding }
     }
 
     pub(crate) fn of(metric: Metric, rows: &[&Row], noise: Option<Share>) -> Self {
-        let value = |row: &&Row| {
-            let (estimate, verdict) = (row.estimate(metric), row.verdict_of(metric));
+        let stored = |row: &&'_ Row| row.verdict_of(metric);
+        Self::of_judged(metric, rows.iter().map(|row| (*row, stored(row))), noise)
+    }
+
+    fn of_judged<'r>(
+        metric: Metric,
+        rows: impl Iterator<Item = (&'r Row, Verdict)> + Clone,
+        noise: Option<Share>,
+    ) -> Self {
+        let value = |(row, verdict): (&Row, Verdict)| {
+            let estimate = row.estimate(metric);
             Some(GroupValue { ratio: row.counted(metric)?, estimate, verdict })
         };
-        let values: Vec<GroupValue> = rows.iter().filter_map(value).collect();
+        let values: Vec<GroupValue> = rows.clone().filter_map(value).collect();
         let mut finding = Self::of_values(metric, &values, noise);
-        if let (Some(row), true) = (rows.first(), values.is_empty()) {
-            finding.outcome = match row.verdict_of(metric) {
+        if let (Some((_, verdict)), true) = (rows.clone().next(), values.is_empty()) {
+            finding.outcome = match verdict {
                 Verdict::ClientBound => Outcome::ClientBound,
                 Verdict::Failed => Outcome::Failed,
                 _ => Outcome::TooFewBlocks,
@@ -291,7 +311,7 @@ impl Finding {
         }
         if let Some((low, high)) = finding.interval {
             finding.outcome = finding.outcome_of(low, high);
-            if finding.outcome == Outcome::Mixed && is_by_chance(values) {
+            if finding.outcome != Outcome::NoDifference && is_by_chance(values) {
                 finding.outcome = Outcome::NoDifference;
             }
             if finding.outcome == Outcome::NoDifference {
@@ -503,9 +523,15 @@ impl Finding {
                 let rest = self.by_chance() + &self.unknown();
                 format!("{what}: no difference found (within {within}){rest}")
             }
-            Outcome::TooNoisy => {
-                format!("{what}: too noisy to tell{}{}", self.possible(), self.background())
-            }
+            Outcome::TooNoisy => match self.without_background.filter(|_| self.reads) {
+                Some(ratio) => {
+                    let first = without_it(ratio, what);
+                    format!("{first}; with it too noisy to tell{}", self.possible())
+                }
+                None => {
+                    format!("{what}: too noisy to tell{}{}", self.possible(), self.background())
+                }
+            },
             Outcome::Mixed => match self.range {
                 Some(range) => format!("{}; {}", self.depends(range, false), self.tally()),
                 None => {

@@ -10,7 +10,7 @@ use dbdyno_stats::{Direction, Side, Summary};
 use dbdyno_units::{Ratio, Share};
 use dbdyno_workloads::catalog::published;
 
-use crate::key_results::Finding;
+use crate::key_results::{Finding, Member, shown_verdict};
 use crate::model::{
     CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Metric,
     MicrobenchmarkRows, NoiseFloor, Report, Role, Row, Verdict,
@@ -91,9 +91,7 @@ impl MicrobenchmarkRows {
 
     /// The verdict that sets the colour of a ratio: what may be noise has none, as in the key results.
     pub(crate) fn shown_verdict(&self, row: &Row, metric: Metric) -> Verdict {
-        let controls: Vec<&Row> = self.control().into_iter().collect();
-        let finding = Finding::beside(&controls, metric, &[row], None);
-        if finding.control.is_some() { finding.verdict() } else { row.verdict_of(metric) }
+        shown_verdict((row, self.control()), metric)
     }
 }
 
@@ -117,11 +115,9 @@ impl Report {
             .microbenchmarks
             .iter()
             .filter(|one| one.clients == summary.clients && one.is_in(&summary.group));
-        let members: Vec<(&Row, Option<&Row>)> =
+        let members: Vec<Member<'_>> =
             members.filter_map(|one| Some((one.row(&summary.candidate)?, one.control()))).collect();
-        let rows: Vec<&Row> = members.iter().map(|(row, _)| *row).collect();
-        let controls: Vec<&Row> = members.iter().filter_map(|(_, control)| *control).collect();
-        Finding::beside(&controls, metric, &rows, self.noise_of(metric)).verdict()
+        Finding::beside(&members, metric, self.noise_of(metric)).verdict()
     }
 
     /// How many of the published microbenchmarks of a group were measured, and how many it has; `None` if
@@ -426,7 +422,8 @@ mod tests {
         assert_eq!(report.group_label("point"), "point (3 of 17)");
         assert_eq!(report.group_title("point-2"), "point-2 (1 of 6)");
         assert_eq!(report.group_label("point-2"), points[2]);
-        report.microbenchmarks[1].name = "read-hot".to_owned();
+        let hot = report.microbenchmarks.iter_mut().find(|one| one.name == points[1]);
+        hot.unwrap().name = "read-hot".to_owned();
         assert_eq!(report.group_label("point-1"), "point-1", "not only published ones");
         for one in &mut report.microbenchmarks {
             one.group = "own".to_owned();

@@ -11,7 +11,7 @@ use dbdyno_units::Share;
 use crate::figures::percent;
 use crate::key_results::Finding;
 use crate::metric::with_clients;
-use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row};
+use crate::model::{Metric, MicrobenchmarkRows, Report, Role};
 
 /// What a candidate changes, over all microbenchmarks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,8 +76,7 @@ impl OptionEffect {
         let trusted = row.trusted_metric;
         let mut metrics = vec![trusted, Metric::Qps];
         metrics.dedup();
-        let controls: Vec<&Row> = one.control().into_iter().collect();
-        let finding = |metric| Finding::beside(&controls, metric, &[row], floor(metric));
+        let finding = |metric| Finding::beside(&[(row, one.control())], metric, floor(metric));
         let findings: Vec<Finding> = metrics.into_iter().map(finding).collect();
         let words = |of: &dyn Fn(&&Finding) -> bool| -> Option<String> {
             let words: Vec<String> = findings.iter().filter(of).map(Finding::words).collect();

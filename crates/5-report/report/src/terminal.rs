@@ -288,7 +288,7 @@ fn screen(
         None => several("noise", vec![words::noise_floor(report)], 1, 1),
     }
     let measured = report.times().map(|(measuring, elapsed)| match elapsed {
-        Some(elapsed) => format!("; measured {measuring}, elapsed {elapsed}"),
+        Some(elapsed) => format!("; measured {measuring} without warm-up, elapsed {elapsed}"),
         None => format!("; measured {measuring}"),
     });
     let workload = match &report.insert {

@@ -214,7 +214,7 @@ fn key_results_are_findings_in_words() {
     let (findings, _) = rest.split_once("<div class=\"view").unwrap();
     insta::assert_snapshot!(text_of(findings).replace(" rel", "\nrel"), @"
     rel variant
-    rel point-1 0.4% less QPS (0.2% to 0.5%); 3 of 11 faster, 6 slower point-2 QPS: 1 of 6 faster, 2 slower (median 0.04% less) range-1 QPS: 3 of 9 faster, 4 slower (median 0.2% less) range-2 0.5% less QPS (0.2% to 0.7%); 2 of 6 faster, 3 slower writes CPU per query: 3 of 10 with more, no difference in the others (median 0.2% more) QPS: no difference found (within 1.7%)
+    rel point-1 0.4% less QPS (0.2% to 0.5%); 3 of 11 faster, 6 slower point-2 QPS: 1 of 6 faster, 1 slower (median 0.04% less) range-1 QPS: 3 of 9 faster, 2 slower (median 0.2% less) range-2 0.5% less QPS (0.2% to 0.7%); 2 of 6 faster, 3 slower writes CPU per query: 3 of 10 with more, no difference in the others (median 0.2% more) QPS: no difference found (within 1.7%)
     rel_native variant
     rel_native point-1 2.1% more QPS (1.7% to 2.3%) point-2 1.2% more QPS (1% to 1.5%) range-1 1.3% more QPS (1.1% to 1.6%) range-2 1.1% more QPS (0.9% to 1.3%) writes 0.5% less CPU per query (0.2% to 0.7%); 9 of 10 with less, no difference in the other QPS: no difference found (within 1.7%); 1 of 10 faster, which may be chance
     rel_native_lto variant

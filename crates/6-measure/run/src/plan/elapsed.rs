@@ -432,8 +432,8 @@ mod tests {
                         [workload]\nrows = 20_000\n\
                         microbenchmarks = [\"point-query.pre_range=100\"]\n";
         let estimate = of_run(&experiment(schedule, servers), Nanos::ZERO);
-        // 200 blocks of 10 ms in each of 6 to 12 starts, with 20 of warm-up, on three instances.
-        let measured = |starts: u64| Nanos::from_millis(220 * 10 * 3 * starts);
+        // 200 blocks of 10 ms in each of 6 to 12 starts, with 10 of warm-up, on three instances.
+        let measured = |starts: u64| Nanos::from_millis(210 * 10 * 3 * starts);
         assert_eq!(estimate.measuring, TimeRange { least: measured(6), most: measured(12) });
         let TimeRange { least, most } = estimate.starts;
         assert_eq!(least.times(2), most);
