@@ -201,6 +201,7 @@ pub(crate) mod tests {
             baseline_us: baseline_us * slow,
             half_width_us: 0.0,
             certain: false,
+            moved: false,
         };
         ProfileDifference {
             samples: [10_000, 10_000],

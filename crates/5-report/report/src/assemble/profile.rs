@@ -221,6 +221,8 @@ pub(crate) fn difference(
     let total_us = [0, 1].map(|side| added.iter().map(|pair| pair[side].cpu).sum::<f64>() / count);
     let least = LEAST_SHARE * total_us[0].max(total_us[1]);
     with_callees.retain(|row| row.certain || row.us.max(row.baseline_us) >= least);
+    let stacks = [0, 1].map(|side| stacks(starts, side, titles));
+    mark_moved(&mut with_callees, &stacks);
     let unknown: BTreeSet<&String> =
         added.iter().flatten().flat_map(|start| &start.unknown).collect();
     let unknown = share_of_differences(&functions, |row| unknown.contains(&row.name));
@@ -242,8 +244,54 @@ pub(crate) fn difference(
         unknown,
         unnamed: [0, 1].map(|side| unnamed(starts, side)),
         least: least_certain(&added, deviations),
-        stacks: [0, 1].map(|side| stacks(starts, side, titles)),
+        stacks,
         instructions: None,
+    }
+}
+
+/// Marks functions with what they call whose nearest caller that both sides have certainly differs by less than half as
+/// much. A caller that is marked says nothing about what it calls: the next one does.
+fn mark_moved(rows: &mut [ProfileRow], stacks: &[Stacks; 2]) {
+    let indices: HashMap<&str, usize> =
+        rows.iter().enumerate().map(|(at, row)| (row.name.as_str(), at)).collect();
+    let known = stacks.each_ref().map(|side| -> Vec<Option<usize>> {
+        side.functions.iter().map(|name| indices.get(name.as_str()).copied()).collect()
+    });
+    loop {
+        // CPU time of each row below each caller.
+        let mut times: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+        for (side, known) in stacks.iter().zip(&known) {
+            for stack in &side.stacks {
+                let mut caller: Option<usize> = None;
+                for at in stack.frames.iter().filter_map(|frame| known[*frame as usize]) {
+                    if let Some(caller) = caller.filter(|caller| *caller != at) {
+                        *times.entry((at, caller)).or_default() += stack.us;
+                    }
+                    let ProfileRow { us, baseline_us, moved, .. } = rows[at];
+                    if us > 0.0 && baseline_us > 0.0 && !moved {
+                        caller = Some(at);
+                    }
+                }
+            }
+        }
+        let mut nearest: BTreeMap<usize, (usize, f64)> = BTreeMap::new();
+        for ((at, caller), us) in times {
+            let most = nearest.entry(at).or_insert((caller, us));
+            if us > most.1 {
+                *most = (caller, us);
+            }
+        }
+        let is_moved = |(at, (caller, _)): (usize, (usize, f64))| {
+            let (row, caller) = (&rows[at], &rows[caller]);
+            let size = row.difference();
+            let most = caller.difference() * size.signum() + caller.half_width_us;
+            (row.certain && !row.moved && most < size.abs() / 2.0).then_some(at)
+        };
+        let moved: Vec<usize> = nearest.into_iter().filter_map(is_moved).collect();
+        if moved.is_empty() {
+            return;
+        }
+        moved.into_iter().for_each(|at| rows[at].moved = true);
     }
 }
 
@@ -376,8 +424,9 @@ fn rows(
         control.iter().map(|row| (row.name.as_str(), row.difference().abs())).collect();
     let all = names.into_iter().zip(times).zip(judged);
     let row = |((name, [us, baseline_us]), (half_width_us, certain)): ((&str, [f64; 2]), _)| {
-        let row = ProfileRow { name: name.to_owned(), us, baseline_us, half_width_us, certain };
-        let floor = floors.get(name).copied().unwrap_or_default();
+        let name = name.to_owned();
+        let row = ProfileRow { name, us, baseline_us, half_width_us, certain, moved: false };
+        let floor = floors.get(row.name.as_str()).copied().unwrap_or_default();
         ProfileRow { certain: certain && row.difference().abs() > floor, ..row }
     };
     let mut rows: Vec<ProfileRow> = all.map(row).collect();
@@ -561,6 +610,7 @@ mod tests {
             baseline_us: 10.0,
             half_width_us: 0.4,
             certain: false,
+            moved: false,
         };
         let is_certain =
             |control: f64| functions(&starts, Some(&[of_control(control)])).0[0].certain;
@@ -650,6 +700,53 @@ mod tests {
         }
         assert!((found.stacks[0].total_us() - 10.0).abs() < 1e-9);
         assert_eq!(found.samples, [100, 100]);
+    }
+
+    /// The functions with what they call that are marked as moved, of a candidate and a baseline with stacks of these
+    /// functions, the outermost first, and their samples.
+    fn moved(own: &[(&str, u64)], base: &[(&str, u64)]) -> Vec<String> {
+        let [own, base] = [own, base].map(|stacks| {
+            let mut names: Vec<&str> = stacks.iter().flat_map(|one| one.0.split(' ')).collect();
+            names.sort_unstable();
+            names.dedup();
+            let number = |name: &str| names.partition_point(|one| *one < name) as u32;
+            let stack = |(text, samples): &(&str, u64)| Stack {
+                frames: text.rsplit(' ').map(number).collect(),
+                samples: *samples,
+            };
+            let functions = names.iter().map(|name| function(name)).collect();
+            Profile { functions, stacks: stacks.iter().map(stack).collect(), ..Profile::default() }
+        });
+        // As much time per sample on both sides.
+        let sampled = |profile| Sampled { cpu: samples_of(profile) as f64 / 1e3, profile };
+        let layers = [(); 2].map(|()| Layers::of("mysql"));
+        let starts = [[sampled(&own), sampled(&base)]];
+        let rows = difference(&starts, &layers, &Titles::of([]), None).with_callees;
+        let mut moved: Vec<String> =
+            rows.into_iter().filter(|row| row.moved).map(|row| row.name).collect();
+        moved.sort_unstable();
+        moved
+    }
+
+    #[test]
+    fn function_that_differs_more_than_its_caller_is_moved() {
+        // A tail call leaves `inner` out in the baseline.
+        let base =
+            [("main parse", 4_000), ("main execute inner read", 700), ("main execute read", 900)];
+        let own = [("main parse", 4_000), ("main execute inner read", 1_600)];
+        assert_eq!(moved(&own, &base), ["inner"]);
+        // What is called by another name, and below it; a single sample on the other side does not make it known.
+        let own = [("main parse", 4_000), ("main execute next get", 1_600), ("main old get", 1)];
+        let base = [("main parse", 4_000), ("main execute old deep get", 1_600)];
+        assert_eq!(moved(&own, &base), ["deep", "next", "old"]);
+        // Rows are read a second time.
+        let base = [("main parse", 4_000), ("main execute read", 1_600)];
+        let own = [base[0], base[1], ("main execute sorted again get", 3_000)];
+        assert!(moved(&own, &base).is_empty());
+        // Too few samples of the caller to tell.
+        let base = [("main parse", 400), ("main execute", 9_000)];
+        let own = [("main parse", 600), ("main execute", 8_850)];
+        assert!(moved(&own, &base).is_empty());
     }
 
     #[test]

@@ -69,6 +69,10 @@ pub struct ProfileRow {
     /// Whether the difference is certain, with 5% false discoveries among all rows that are, and larger than the
     /// control's.
     pub certain: bool,
+    /// Of a function with what it calls: whether the nearest caller that both have does not differ by half as much, so
+    /// that time moved between the functions that this caller calls.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub moved: bool,
 }
 
 /// From this share of a side's CPU time in functions without a name on, samples on one side only tell little.

@@ -107,7 +107,14 @@ mod tests {
     use super::*;
 
     fn row(name: &str, us: f64, certain: bool) -> ProfileRow {
-        ProfileRow { name: name.to_owned(), us, baseline_us: 1.0, half_width_us: 0.01, certain }
+        ProfileRow {
+            name: name.to_owned(),
+            us,
+            baseline_us: 1.0,
+            half_width_us: 0.01,
+            certain,
+            moved: false,
+        }
     }
 
     fn profile(not_counted: [Option<String>; 2]) -> ProfileDifference {

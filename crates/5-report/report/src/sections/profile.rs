@@ -44,6 +44,9 @@ const KEY: &str = "profile: CPU time per query in µs. Shares are those of sampl
      among those that are, or not larger than the control's difference. More time is slower work or more work: \
      executed instructions and the engine's counters tell which.";
 
+/// The remark on a function with what it calls whose caller does not differ by half as much.
+const MOVED: &str = "moved";
+
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
@@ -331,13 +334,14 @@ impl Explained<'_> {
         (!certain.is_empty()).then(|| certain.join(", "))
     }
 
-    /// The largest certain differences; with many functions without a name, as many of one side only after the others.
+    /// The largest certain differences, then as many that may not be of work: moved ones, and with many functions without
+    /// a name, those of one side only.
     fn certain<'p>(
         &self,
         rows: impl Iterator<Item = &'p ProfileRow>,
         most: usize,
     ) -> Vec<&'p ProfileRow> {
-        let is_sure = |one: &&ProfileRow| self.only(one) != Some(ONE_SIDE);
+        let is_sure = |one: &&ProfileRow| !matches!(self.only(one), Some(ONE_SIDE | MOVED));
         let (first, last): (Vec<&ProfileRow>, Vec<&ProfileRow>) =
             rows.filter(|one| one.certain).partition(is_sure);
         first.into_iter().take(most).chain(last.into_iter().take(most)).collect()
@@ -395,12 +399,19 @@ impl Explained<'_> {
         };
         let shown = self.certain(with_callees.iter().filter(|one| !has_everything(one)), most);
         if !shown.is_empty() {
-            let about =
-                "µs per query; certain differences, without functions that have 90% of the time";
+            let mut about =
+                "µs per query; certain differences, without functions that have 90% of the time"
+                    .to_owned();
+            if shown.iter().any(|one| one.moved) {
+                about.push_str(
+                    "; moved: the nearest caller that both have does not differ by half as much, so the \
+                     time is elsewhere below it on the other side (tail calls, inlining, other names)",
+                );
+            }
             tables.push((
                 self.table("with what it calls", &shown),
                 "functions with what they call",
-                about.to_owned(),
+                about,
             ));
         }
         tables
@@ -490,6 +501,9 @@ impl Explained<'_> {
     }
 
     fn only(&self, one: &ProfileRow) -> Option<&'static str> {
+        if one.moved {
+            return Some(MOVED);
+        }
         only([one.us, one.baseline_us], self.profile.lacks_names().contains(&true))
     }
 
@@ -700,6 +714,7 @@ pub(crate) fn functions_csv(report: &Report) -> String {
         .column("instructions_per_query", |(_, row, (kind, one))| {
             number(executed(row, kind, &one.name)[0])
         })
+        .column("moved", |(.., (_, one))| one.moved.to_string())
         .text()
 }
 

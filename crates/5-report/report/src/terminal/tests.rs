@@ -1052,6 +1052,22 @@ fn function_of_one_side_is_neither_new_nor_gone_if_it_may_have_no_name_in_the_ot
 }
 
 #[test]
+fn moved_functions_come_after_the_others_and_are_explained() {
+    let mut report = sample::profiled(&["scan_range=100"]);
+    let name = "rocksdb::DBIter::Next";
+    let rows = &mut report.microbenchmarks[0].rows[0].profile.as_mut().unwrap().with_callees;
+    rows.iter_mut().for_each(|one| one.moved = one.name == name);
+    let about = "; moved: the nearest caller that both have does not differ by half as much";
+    assert!(crate::html::render(&report).contains(about));
+    let text = explain(&report, None, false);
+    let (_, table) = text.split_once("functions with what they call").unwrap();
+    let line = |name: &str| table.lines().position(|line| line.starts_with(name)).unwrap();
+    assert!(line(name) > line("rocksdb::MergingIterator"), "{table}");
+    assert!(table.lines().nth(line(name)).unwrap().ends_with("%, moved"), "{table}");
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(about), "{text}");
+}
+
+#[test]
 fn why_of_many_microbenchmarks_is_short() {
     let names = ["scan_range=100", "insert_range=100", "hot-points_range=100", "delete_range=100"];
     let report = sample::profiled(&names);

@@ -365,6 +365,7 @@ mod tests {
             baseline_us: 1.0,
             half_width_us: 0.05,
             certain,
+            moved: false,
         };
         let profile = ProfileDifference {
             samples: [400, 400],
