@@ -12,6 +12,7 @@ use crate::figures::percent;
 use crate::key_results::Finding;
 use crate::metric::with_clients;
 use crate::model::{Metric, MicrobenchmarkRows, Report, Role};
+use crate::words::beside_defaults;
 
 /// What a candidate changes, over all microbenchmarks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +26,8 @@ pub struct OptionEffect {
     pub metrics: BTreeSet<&'static str>,
     /// The microbenchmarks of which a metric could not be judged, with the reasons.
     pub unknown: Vec<String>,
+    /// Of which settings it has dbdyno's own values, which a reader may take for the server's.
+    pub beside_defaults: Vec<String>,
 }
 
 impl OptionEffect {
@@ -58,8 +61,11 @@ pub fn option_effects(report: &Report) -> Vec<OptionEffect> {
     let comparisons = candidates.clone().count() * report.microbenchmarks.len().max(1);
     candidates
         .map(|candidate| {
-            let candidate = candidate.name.clone();
-            let mut effect = OptionEffect { candidate, ..OptionEffect::default() };
+            let mut effect = OptionEffect {
+                candidate: candidate.name.clone(),
+                beside_defaults: beside_defaults(report, candidate),
+                ..OptionEffect::default()
+            };
             report.microbenchmarks.iter().for_each(|one| effect.add(report, one, comparisons));
             effect
         })
@@ -136,6 +142,16 @@ mod tests {
         let hidden = OptionEffect::hidden([&none, &of_cpu].into_iter());
         assert_eq!(hidden.as_deref(), Some("8% in CPU per query or QPS"));
         assert_eq!(OptionEffect::hidden(iter::empty()), None);
+    }
+
+    #[test]
+    fn settings_beside_defaults_of_dbdyno_are_named() {
+        let mut report = sample::no_control(&["scan_range=100"]);
+        report.candidates.truncate(2);
+        report.candidates[0].configuration.push(("flush".to_owned(), "1".to_owned()));
+        report.candidates[1].in_force.notable_defaults = sample::pairs(&[("flush", "2")]);
+        let found = option_effects(&report).remove(0).beside_defaults;
+        assert!(found.len() == 1 && found[0].contains(" sets flush = 1; "), "{found:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use dbdyno_report::model::Report;
 use dbdyno_report::{OptionEffect, option_effects};
-use dbdyno_results::{RunReader, Warning};
+use dbdyno_results::RunReader;
 use dbdyno_run::{
     Options, Outcome, RunError, RunEvent, RunPlan, TimeRange, continue_run, start_run,
 };
@@ -106,6 +106,8 @@ struct Found {
     same: Group,
     /// Without any of them.
     none: Option<OptionEffect>,
+    /// Settings of which the baseline has dbdyno's own values.
+    beside_defaults: Vec<String>,
 }
 
 impl Search<'_> {
@@ -129,6 +131,10 @@ impl Search<'_> {
             found.none = found.none.or_else(|| effect_of(&effects, self.baseline).ok());
             if number == 1 {
                 found.same = self.without_effect(&name)?;
+                let none = effects.iter().filter(|one| one.candidate == self.baseline);
+                let texts = none.flat_map(|one| &one.beside_defaults);
+                let words = self.words_of(&[]);
+                found.beside_defaults = texts.map(|text| in_words(text, &words)).collect();
             }
             for (mut group, effect) in self.with_effects(groups, &effects) {
                 group.retain(|setting| !found.same.contains(setting));
@@ -215,7 +221,11 @@ impl Search<'_> {
         let display = Display::with_plan();
         let words = self.words_of(groups);
         let progress = |event: RunEvent<'_>| match event {
-            RunEvent::Warnings(all) => display.show(&RunEvent::Warnings(&in_words(all, &words))),
+            RunEvent::Warnings(all) => {
+                let mut all = all.to_vec();
+                all.iter_mut().for_each(|one| one.what = in_words(&one.what, &words));
+                display.show(&RunEvent::Warnings(&all));
+            }
             event => display.show(&event),
         };
         let run_options = Options {
@@ -279,14 +289,9 @@ impl Search<'_> {
     }
 }
 
-/// Warnings that say what candidates are instead of their names.
-fn in_words(warnings: &[Warning], words: &[(String, String)]) -> Vec<Warning> {
-    let replaced = |text: &String| {
-        words.iter().fold(text.clone(), |text, (name, words)| text.replace(name, words))
-    };
-    let in_words =
-        |one: &Warning| Warning { what: replaced(&one.what), advice: one.advice.clone() };
-    warnings.iter().map(in_words).collect()
+/// A text that says what candidates are instead of their names.
+fn in_words(text: &str, words: &[(String, String)]) -> String {
+    words.iter().fold(text.to_owned(), |text, (name, words)| text.replace(name, words))
 }
 
 fn texts(settings: &[Difference], group: &Group) -> String {
@@ -410,6 +415,9 @@ impl Found {
                 );
             }
         }
+        for line in &self.beside_defaults {
+            output::wrapped(&mut text, "  default  ", line);
+        }
         let _ = writeln!(
             text,
             "Differences are relative to all settings. The runs are the directories in {0}: `dbdyno report {0}/NAME` \
@@ -469,9 +477,8 @@ mod tests {
         let words = words.map(|(name, words)| (name.to_owned(), words.to_owned()));
         let what = "no difference in sync_binlog: it is 1 in without-sync_binlog already, and the \
                     baseline all-settings sets 1";
-        let warning = Warning { what: what.to_owned(), advice: "set another value".to_owned() };
         assert_eq!(
-            in_words(&[warning], &words)[0].what,
+            in_words(what, &words),
             "no difference in sync_binlog: it is 1 in the candidate without sync_binlog=1 already, \
              and the candidate with all settings sets 1"
         );
@@ -494,6 +501,7 @@ mod tests {
             within: within.map(Share::from_percent),
             metrics: ["QPS"].into(),
             unknown: Vec::new(),
+            beside_defaults: Vec::new(),
         };
         let bound = OptionEffect {
             unknown: vec!["scan: QPS: client-bound".to_owned()],
@@ -509,6 +517,7 @@ mod tests {
             failed: vec![(vec![4], "point: QPS: failed".to_owned())],
             same: vec![5],
             none: Some(effect(&[], Some(3.0))),
+            beside_defaults: vec!["all sets a = 1; mariadb has 2".to_owned()],
         };
         assert_eq!(
             found.text(&settings, "mariadb", Path::new("/results/x")),
@@ -524,6 +533,7 @@ mod tests {
   not judged without e=1 (point: QPS: failed)
   without all of them, as mariadb
     no difference found (within 3% in QPS)
+  default  all sets a = 1; mariadb has 2
 Differences are relative to all settings. The runs are the directories in /results/x: `dbdyno report /results/x/NAME` shows one.
 "
         );
