@@ -115,6 +115,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         workload::check_statements(&root, span, &workload.setup, &candidates);
     }
     if let Some(workload) = &workload.complete {
+        workload::check_microbenchmarks(&root, &workload.microbenchmarks, &candidates);
         check_scripts(&root, workload, &candidates);
     }
     let is_server =

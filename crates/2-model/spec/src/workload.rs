@@ -264,18 +264,44 @@ pub fn check_statements(
             check_client_commands(root, span, scripts, dialect);
         }
     }
-    // One server of each dialect: what is a comment for one is executed by another.
-    for dialect in [Dialect::MySql, Dialect::PostgreSql] {
+    for existing in existing_servers(candidates) {
+        check_dialect(root, span, scripts, existing);
+    }
+}
+
+/// Checks that the user's own microbenchmarks change nothing on existing servers that `setup` may not change.
+pub fn check_microbenchmarks(
+    root: &Table<'_>,
+    microbenchmarks: &[Microbenchmark],
+    candidates: &[candidate::CandidateSection<'_>],
+) {
+    let Some(span) = root.key_span("microbenchmark") else { return };
+    for (server, dialect) in existing_servers(candidates) {
+        for Microbenchmark { name, statements, .. } in microbenchmarks {
+            let mut texts = statements.iter().map(|one| one.sql.replace("{table}", "sbtest1"));
+            if let Some(what) = texts.find_map(|sql| effect::refused(&sql, dialect, &[])) {
+                let message =
+                    format!("{name}: {what} is not possible on the existing server of {server}");
+                root.problem(span, message, effect::ALLOWED);
+            }
+        }
+    }
+}
+
+/// The name of a candidate on an existing server of each dialect: what is a comment for one is executed by another.
+fn existing_servers<'c>(
+    candidates: &'c [candidate::CandidateSection<'_>],
+) -> Vec<(&'c str, Dialect)> {
+    let of_dialect = |dialect: Dialect| {
         let existing = candidates.iter().find(|candidate| match candidate.program {
             Some(Program::Server(system)) => {
                 candidate.url.is_some() && dialect_of(system) == dialect
             }
             _ => false,
         });
-        if let Some(name) = existing.and_then(|candidate| candidate.name) {
-            check_dialect(root, span, scripts, (name, dialect));
-        }
-    }
+        Some((existing?.name?, dialect))
+    };
+    [Dialect::MySql, Dialect::PostgreSql].into_iter().filter_map(of_dialect).collect()
 }
 
 pub const fn dialect(program: Program) -> Dialect {

@@ -285,6 +285,34 @@ fn running_servers_get_tables_only() {
     ");
 }
 
+#[test]
+fn microbenchmarks_change_no_other_schema_of_running_servers() {
+    let of = |sql: &str, count: &str, candidate: &str| {
+        experiment(&format!("statements = [{{ sql = '{sql}', {count} = 'any' }}]"), candidate)
+    };
+    for (sql, count) in [
+        ("UPDATE own SET id = id + 1", "affects"),
+        ("UPDATE {table} SET k = k + 1 WHERE id = 5", "affects"),
+        ("INSERT INTO own SELECT id FROM shop.orders", "affects"),
+        ("SELECT id FROM shop.orders", "rows"),
+        ("WITH a AS (SELECT id FROM shop.orders) SELECT id FROM a", "rows"),
+    ] {
+        assert!(of(sql, count, PG).is_ok(), "{sql}");
+    }
+    let other = |table: &str| format!("a change of {table}, a table of another schema,");
+    for (sql, what) in [
+        ("UPDATE shop.mine SET k = k + 1 WHERE id = 5", other("shop.mine")),
+        ("DELETE FROM shop.{table}", other("shop.sbtest1")),
+        ("TRUNCATE shop.mine", other("shop.mine")),
+        ("CALL change()", "CALL CHANGE".to_owned()),
+    ] {
+        assert!(of(sql, "affects", SQLITE).is_ok(), "{sql}");
+        let shown = of(sql, "affects", PG).unwrap_err();
+        let message = format!("mine: {what} is not possible on the existing server of a");
+        assert!(shown.contains(&message), "{shown}");
+    }
+}
+
 /// MySQL executes a comment that PostgreSQL ignores.
 #[test]
 fn scripts_are_checked_for_each_kind_of_existing_server() {
