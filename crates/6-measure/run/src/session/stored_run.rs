@@ -301,6 +301,8 @@ pub(crate) fn remove_empty_run(
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     pub data: StoredData,
+    /// The logs of servers.
+    pub logs: Vec<PathBuf>,
     /// The dropped schemas, each with its server.
     pub schemas: Vec<String>,
     /// Why schemas were left alone that are not this run's.
@@ -333,7 +335,7 @@ pub(crate) fn remove_data(
     with_schemas: bool,
 ) -> Result<Cleaned, RunError> {
     let (run, directory) = (results.identity().clone(), results.directory().clone());
-    let mut cleaned = Cleaned::default();
+    let mut cleaned = Cleaned { logs: logs(directory.path()), ..Cleaned::default() };
     if with_schemas && results.reader()?.may_have_schemas()? {
         // Nothing is measured: the machine may have other CPUs now.
         let cpus = chosen_cpus(experiment);
@@ -359,6 +361,7 @@ pub(crate) fn remove_data(
     data::remove(results.directory())?;
     // What is not certainly this run's was left alone.
     cleaned.data.places.retain(|(place, _)| !place.exists());
+    cleaned.logs.retain(|log| !log.exists());
     Ok(cleaned)
 }
 
@@ -464,6 +467,14 @@ fn subdirectories(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let directories = entries.filter(|one| one.file_type().is_ok_and(|kind| kind.is_dir()));
     directories.map(|one| one.path()).collect()
+}
+
+/// The logs of a run's servers on this machine.
+fn logs(run: &Path) -> Vec<PathBuf> {
+    let data = RunDirectory::at(run).data();
+    let roots = subdirectories(&data).into_iter().chain(external_servers(&data));
+    let logs = roots.flat_map(|root| subdirectories(&root)).map(|one| one.join(LOG_FILE));
+    logs.filter(|log| log.is_file()).collect()
 }
 
 /// The disk space of all files in a directory but logs; 0 if it does not exist. Files that are copies may share
@@ -651,6 +662,18 @@ mod tests {
         assert_eq!(of(Some("/s"), Some("/root"), true), path("/s/dbdyno/runs"));
         assert_eq!(of(Some("s"), Some("/h"), false), path("/h/.local/state/dbdyno/runs"));
         assert_eq!(of(None, None, false), None);
+    }
+
+    #[test]
+    fn logs_without_data_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(logs(dir.path()).is_empty());
+        let server = dir.path().join("data/servers/a");
+        fs::create_dir_all(&server).unwrap();
+        assert!(logs(dir.path()).is_empty());
+        fs::write(server.join(LOG_FILE), "an error").unwrap();
+        assert_eq!(logs(dir.path()), [server.join(LOG_FILE)]);
+        assert_eq!(StoredData::of(dir.path()), StoredData::default());
     }
 
     #[test]

@@ -14,21 +14,25 @@ use crate::error::CliError;
 use crate::output;
 
 pub fn clean(args: &Clean) -> Result<ExitCode, CliError> {
-    let Cleaned { data, schemas, left_alone } =
-        dbdyno_run::clean_run(&args.directory, &worker_program()?, args.trust)?;
-    for place in places(&data) {
-        output::print(&format!("removed {place}\n"));
-    }
-    for schema in &schemas {
-        output::print(&format!("dropped the schema {schema}\n"));
-    }
-    if data.places.is_empty() && schemas.is_empty() {
-        output::print("there was no data to remove\n");
-    }
-    for reason in left_alone {
+    let cleaned = dbdyno_run::clean_run(&args.directory, &worker_program()?, args.trust)?;
+    output::print(&removed(&cleaned));
+    for reason in cleaned.left_alone {
         output::note(&format!("left alone: {reason}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was removed, in lines.
+fn removed(Cleaned { data, logs, schemas, .. }: &Cleaned) -> String {
+    let mut lines: Vec<String> =
+        places(data).iter().map(|place| format!("removed {place}\n")).collect();
+    lines.extend(schemas.iter().map(|schema| format!("dropped the schema {schema}\n")));
+    if lines.is_empty() {
+        let logs = logs.iter().map(|log| format!("removed the log {}\n", log.display()));
+        lines.extend(logs);
+        lines.push("there was no data to remove\n".to_owned());
+    }
+    lines.concat()
 }
 
 /// Prints where the data of a run is, how much it is, and how to remove it. `why` says why it is there.
@@ -59,4 +63,22 @@ fn may_have_schemas_on_servers(run: &RunReader) -> bool {
     let Ok(Experiment { candidates, .. }) = run.experiment() else { return false };
     candidates.iter().any(|one| matches!(one.system, System::Existing(_)))
         && run.may_have_schemas().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use dbdyno_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn logs_are_named_if_there_was_no_data() {
+        let none = Cleaned::default();
+        assert_eq!(removed(&none), "there was no data to remove\n");
+        let logs = Cleaned { logs: vec!["/x/a/server.log".into()], ..none };
+        let text = "removed the log /x/a/server.log\nthere was no data to remove\n";
+        assert_eq!(removed(&logs), text);
+        let data = StoredData { places: vec![("/x".into(), Bytes::from_mib(1_536))] };
+        assert_eq!(removed(&Cleaned { data, ..logs }), "removed 1.5 GiB in /x\n");
+    }
 }
