@@ -303,6 +303,9 @@ fn screen(
     let directory = dbdyno_units::shell_quoted(&report.directory.to_string_lossy());
     several("all", vec![format!("dbdyno report {directory} --details")], 1, 1);
     several("charts", vec![format!("{directory}/report.html")], 1, 1);
+    if !profile::explained(report, None, None).is_empty() {
+        several("why", vec![format!("dbdyno why {directory}")], 1, 1);
+    }
 
     let label = "warning".len() + 2;
     let mut below = Vec::new();
@@ -350,7 +353,7 @@ fn screen(
 const ANSWER_WIDTH: usize = 80;
 
 /// The labels of commands and paths.
-const COPIED: [&str; 3] = ["longer", "all", "charts"];
+const COPIED: [&str; 4] = ["longer", "all", "charts", "why"];
 
 /// Name, status and program.
 fn first_line(report: &Report, paint: Paint) -> String {

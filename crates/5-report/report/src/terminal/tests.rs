@@ -820,6 +820,16 @@ charts   results/first/report.html
 }
 
 #[test]
+fn answer_with_profiles_names_the_command_that_explains_it() {
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
+    let of = |report: &Report| answer(report, &options).unwrap();
+    let names = ["scan_range=100"];
+    let text = of(&sample::profiled(&names));
+    assert!(text.ends_with("/report.html\nwhy      dbdyno why results/first\n"), "{text}");
+    assert!(!of(&sample::servers_of(&names)).contains("dbdyno why"));
+}
+
+#[test]
 fn answer_of_a_baseline_alone_has_its_figures() {
     let mut report = sample::single(&["scan_range=100", "insert_range=100"]);
     let options = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
