@@ -243,6 +243,26 @@ fn repeated_values_are_blocks_and_six_give_an_interval() {
     assert!(estimate.low.get() >= 125.0 / 105.0 && estimate.high.get() <= 1.2);
 }
 
+/// As in docs/results.md.
+#[test]
+fn repeats_within_a_table_are_lines_and_numbered_columns_are_candidates() {
+    let dir = tempdir().unwrap();
+    let of = |name: &str, text: &str| {
+        let file = dir.path().join(format!("{name}.csv"));
+        fs::write(&file, text).unwrap();
+        imported(&Request { out: dir.path().join(name), ..request(&dir, &[file]) })
+    };
+    let lines = "test,old,new\ninsert_range=100,100,118\ninsert_range=100,103,121\n";
+    let tables = lines.replacen("118\n", "118\n\ntest,old,new\n", 1);
+    for (name, text) in [("lines", lines), ("tables", tables.as_str())] {
+        let (all, report) = of(name, text);
+        assert_eq!((all.candidates, all.values), (vec!["old".to_owned(), "new".to_owned()], 4));
+        assert_eq!(report.microbenchmarks[0].rows[0].blocks, 2, "{name}");
+    }
+    let (columns, _) = of("columns", "test,old-1,old-2\ninsert_range=100,100,103\n");
+    assert_eq!(columns.candidates, ["old-1", "old-2"]);
+}
+
 #[test]
 fn sysbench_outputs_become_a_sweep() {
     let dir = tempdir().unwrap();
