@@ -78,6 +78,7 @@ fn files(name: &str) -> Result<String, String> {
                 .to_owned()),
             "tables.sql" => Ok("CREATE TABLE t (k INT);".to_owned()),
             "bad.sql" => Ok("USE shop;\nSELECT :id;\n".to_owned()),
+            "foreign.sql" => Ok("UPDATE shop.mine SET k = 1;".to_owned()),
             "empty.sql" => Ok("-- nothing\n".to_owned()),
             _ => Err(format!("reading {name}: no such file")),
         };
@@ -187,6 +188,14 @@ fn each_statement_of_a_file_is_measured() {
         let problems = compare(&format!("mariadb {file}")).unwrap_err().to_string();
         assert!(problems.contains(message), "{problems}");
     }
+    assert!(compare("mariadb --sql sub/foreign.sql").is_ok());
+    let found = problems("mysql://me@db1/ --sql sub/foreign.sql");
+    let [(place, message, _)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(place, "sub/foreign.sql");
+    assert!(
+        message.starts_with("foreign-1: a change of shop.mine, a table of another"),
+        "{message}"
+    );
 }
 
 #[test]
