@@ -471,16 +471,19 @@ pub(crate) fn stalls(report: &InsertReport) -> Option<String> {
         let (time, step) = times.max_by_key(|(time, _)| *time)?;
         Some(format!("{name} {time} in {}", step.name))
     };
-    let names = distinct(all().map(|(_, one)| one.candidate.as_str()));
-    let longest: Vec<String> = names.into_iter().filter_map(of).collect();
+    let names = || distinct(all().map(|(_, one)| one.candidate.as_str())).into_iter();
+    let longest: Vec<String> = names().filter_map(of).collect();
     let has_stalled = |one: &CandidateStep| {
         one.repeats.iter().any(|run| !run.stalls.is_empty() || !run.query_stalls.is_empty())
     };
-    let stalled = all().filter(|(_, one)| has_stalled(one));
-    let stalled = stalled.map(|(step, one)| format!("{} in {}", one.candidate, step.name));
-    let stalled = stalled.reduce(|all, one| format!("{all}, {one}"));
-    let stalled = stalled.unwrap_or_else(|| "none".to_owned());
-    let text = || format!("{stalled}; longest insert or query: {}", longest.join(", "));
+    let stalled_in = |name: &str| {
+        let own = all().filter(|(_, one)| one.candidate == name && has_stalled(one));
+        let steps: Vec<&str> = own.map(|(step, _)| step.name.as_str()).collect();
+        (!steps.is_empty()).then(|| format!("{name} in {}", steps.join(" and ")))
+    };
+    let stalled: Vec<String> = names().filter_map(stalled_in).collect();
+    let stalled = if stalled.is_empty() { "none".to_owned() } else { stalled.join(", ") };
+    let text = || format!("{stalled} (longest insert or query: {})", longest.join(", "));
     (!longest.is_empty()).then(text)
 }
 

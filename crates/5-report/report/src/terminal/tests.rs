@@ -890,8 +890,9 @@ warning  CPU frequency governor: unknown (virtual machine). Frequency changes
          cannot be ruled out; compare the control's spread before you trust
          differences under 1%.
 rates    not sustained: myrocks-with-a-long-name in q1000
-stalls   myrocks-with-a-long-name in l.i1, myrocks-with-a-long-name in q1000;
-         more: --details
+stalls   myrocks-with-a-long-name in l.i1 and q1000 (longest insert or query:
+         innodb 29 ms in q1000, myrocks-with-a-long-name 1.9 s in q1000,
+         postgresql 29 ms in q1000)
 data     4 clients on 4 tables. Candidates ran one after another, each alone
          through all steps, 2 times; values are medians; more: --details
 all      dbdyno report results/first --details
