@@ -18,7 +18,7 @@ pub enum Effect {
 }
 
 /// What scripts may do on an existing server, for messages.
-pub const ALLOWED: &str = "there, scripts may create tables and indexes, and change their rows and session settings: \
+pub const ALLOWED: &str = "there, statements may create tables and indexes, and change their rows and session settings: \
                            dbdyno would not remove anything else";
 
 /// Statements that change rows or tables of the current schema, or the session.

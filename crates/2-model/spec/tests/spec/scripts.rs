@@ -281,7 +281,7 @@ fn running_servers_get_tables_only() {
     assert_problems!(problems_of_setup("'view.sql'", PG), @r"
     4:1 view.sql, line 3: CREATE VIEW is not possible on the existing server of a
     setup = 'view.sql'
-    ^^^^^ there, scripts may create tables and indexes, and change their rows and session settings: dbdyno would not remove anything else
+    ^^^^^ there, statements may create tables and indexes, and change their rows and session settings: dbdyno would not remove anything else
     ");
 }
 
