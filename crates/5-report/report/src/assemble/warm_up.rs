@@ -93,7 +93,9 @@ pub(super) fn warnings(
                 candidate.name,
                 metric.quantity()
             ),
-            advice: "Raise `warmup_blocks` in [schedule].".to_owned(),
+            advice:
+                "Raise `warmup_blocks` in [schedule] (of compare: in the file that --save writes)."
+                    .to_owned(),
         })
     };
     compared.into_iter().filter_map(warning).collect()
