@@ -138,9 +138,17 @@ pub(crate) fn of(report: &Report, grouping: Grouping) -> Vec<KeyResult<'_>> {
 }
 
 /// A candidate's row of a microbenchmark.
-struct Measured<'a> {
-    microbenchmark: &'a MicrobenchmarkRows,
-    row: &'a Row,
+#[derive(Clone, Copy)]
+pub(crate) struct Measured<'a> {
+    pub(crate) microbenchmark: &'a MicrobenchmarkRows,
+    pub(crate) row: &'a Row,
+}
+
+impl<'a> Measured<'a> {
+    /// The figures of the candidate and of the baseline.
+    const fn figures(self) -> [&'a Absolute; 2] {
+        [&self.row.absolute, &self.microbenchmark.baseline]
+    }
 }
 
 /// The result of the rows for which this metric is to be trusted; `None` if there are none.
@@ -152,16 +160,13 @@ fn key_result<'a>(
 ) -> Option<KeyResult<'a>> {
     let trusting = || measured.iter().filter(|one| one.row.trusted_metric == metric);
     trusting().next()?;
-    let members: Vec<Member<'_>> =
-        trusting().map(|one| (one.row, one.microbenchmark.control())).collect();
+    let members: Vec<Measured<'_>> = trusting().copied().collect();
     let names: Vec<&str> = trusting().map(|one| one.microbenchmark.name.as_str()).collect();
     let part = (names.len() < measured.len()).then(|| part(&names));
     let finding = |metric: Metric| {
         let finding = Finding::beside(&members, metric, report.noise_of(metric));
-        let reads = trusting().all(|one| !one.microbenchmark.writes);
-        let without_background = finding.without_background(trusting());
         let is_as_baseline = report.is_as_baseline(candidate);
-        Finding { without_background, reads, is_as_baseline, part: part.clone(), ..finding }
+        Finding { is_as_baseline, part: part.clone(), ..finding }
     };
     let throughput = (metric != Metric::Qps).then(|| finding(Metric::Qps));
     let finding = finding(metric);
@@ -185,15 +190,11 @@ fn part(names: &[&str]) -> String {
     }
 }
 
-/// A candidate's row of a microbenchmark beside the control's.
-pub(crate) type Member<'a> = (&'a Row, Option<&'a Row>);
-
 /// The verdict that sets the colour of a ratio: what may be noise has none.
-pub(crate) fn shown_verdict((row, control): Member<'_>, metric: Metric) -> Verdict {
-    let of = |row: &Row| Finding::of(metric, &[row], None);
-    match control.and_then(|control| of(row).like(&of(control))) {
-        Some(_) => Verdict::WithinNoise,
-        None => row.verdict_of(metric),
+pub(crate) fn shown_verdict(one: Measured<'_>, metric: Metric) -> Verdict {
+    match Finding::beside(&[one], metric, None).may_be_noise() {
+        true => Verdict::WithinNoise,
+        false => one.row.verdict_of(metric),
     }
 }
 
@@ -208,27 +209,21 @@ impl Finding {
     }
 
     /// See [`Finding::without_background`].
-    fn without_background<'a>(
-        &self,
-        measured: impl Iterator<Item = &'a Measured<'a>>,
-    ) -> Option<Ratio> {
+    fn without_background(&self, members: &[Measured<'_>]) -> Option<Ratio> {
         let (low, high) = self.interval.filter(|_| self.metric == Metric::Cpu)?;
         let ratio = |one: &Measured<'_>| {
-            let all = [&one.row.absolute, &one.microbenchmark.baseline];
             let of_slices = |one: &Absolute| {
                 Some(one.cpu_us_per_query? - one.background_cpu_us_per_query.unwrap_or(0.0))
             };
-            let [own, base] = all.map(of_slices);
+            let [own, base] = one.figures().map(of_slices);
             base.filter(|base| *base > 0.0).and_then(|base| Some(own? / base))
         };
         let is_much = |one: &Measured<'_>| {
-            let all = [&one.row.absolute, &one.microbenchmark.baseline];
-            all.iter()
-                .any(|one| one.background_share().is_some_and(|share| share > MUCH_BACKGROUND))
+            let shares = one.figures().map(Absolute::background_share);
+            shares.into_iter().flatten().any(|share| share > MUCH_BACKGROUND)
         };
-        let all: Vec<&Measured<'_>> = measured.collect();
-        all.iter().find(|one| is_much(one))?;
-        let ratios: Vec<f64> = all.into_iter().filter_map(ratio).collect();
+        members.iter().find(|one| is_much(one))?;
+        let ratios: Vec<f64> = members.iter().filter_map(ratio).collect();
         let ratio = Ratio::new(median(&ratios)?);
         let is_outside = self.is_difference() && (ratio < low || ratio > high);
         (is_outside || self.outcome == Outcome::TooNoisy).then_some(ratio)
@@ -236,16 +231,19 @@ impl Finding {
 
     /// The finding of a candidate's rows, each beside the control's of the same microbenchmark. The one rule for which
     /// difference may be noise: that of a group by the group's control; where only some members differ, by each one's.
-    pub(crate) fn beside(members: &[Member<'_>], metric: Metric, noise: Option<Share>) -> Self {
-        let rows: Vec<&Row> = members.iter().map(|(row, _)| *row).collect();
+    pub(crate) fn beside(members: &[Measured<'_>], metric: Metric, noise: Option<Share>) -> Self {
+        let rows: Vec<&Row> = members.iter().map(|one| one.row).collect();
         let mut finding = Self::of(metric, &rows, noise);
-        if finding.outcome == Outcome::Mixed {
-            let shown = members.iter().map(|one| (one.0, shown_verdict(*one, metric)));
+        if finding.outcome == Outcome::Mixed && members.len() > 1 {
+            let shown = members.iter().map(|one| (one.row, shown_verdict(*one, metric)));
             finding = Self::of_judged(metric, shown, noise);
         }
-        let controls: Vec<&Row> = members.iter().filter_map(|(_, control)| *control).collect();
+        let controls: Vec<&Row> =
+            members.iter().filter_map(|one| one.microbenchmark.control()).collect();
         let control = finding.like(&Self::of(metric, &controls, None));
-        Self { control, ..finding }
+        let reads = members.iter().all(|one| !one.microbenchmark.writes);
+        let without_background = finding.without_background(members);
+        Self { control, reads, without_background, ..finding }
     }
 
     pub(crate) fn of(metric: Metric, rows: &[&Row], noise: Option<Share>) -> Self {
@@ -340,12 +338,17 @@ impl Finding {
         }
     }
 
+    /// Whether a difference is as large in the control, is of an equal candidate, or is in background work that reads do
+    /// not cause.
+    const fn may_be_noise(&self) -> bool {
+        let is_of_background = self.reads && self.without_background.is_some();
+        self.is_difference() && (self.control.is_some() || self.is_as_baseline || is_of_background)
+    }
+
     /// The verdict that sets the colour: what may be noise has none.
     pub(crate) const fn verdict(&self) -> Verdict {
         match self.outcome {
-            Outcome::Better | Outcome::Worse if self.control.is_some() || self.is_as_baseline => {
-                Verdict::WithinNoise
-            }
+            _ if self.may_be_noise() => Verdict::WithinNoise,
             Outcome::Better => Verdict::Better,
             Outcome::Worse => Verdict::Worse,
             Outcome::NoDifference | Outcome::Mixed => Verdict::WithinNoise,

@@ -10,7 +10,7 @@ use dbdyno_stats::{Direction, Side, Summary};
 use dbdyno_units::{Ratio, Share};
 use dbdyno_workloads::catalog::published;
 
-use crate::key_results::{Finding, Member, shown_verdict};
+use crate::key_results::{Finding, Measured, shown_verdict};
 use crate::model::{
     CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Metric,
     MicrobenchmarkRows, NoiseFloor, Report, Role, Row, Verdict,
@@ -91,7 +91,7 @@ impl MicrobenchmarkRows {
 
     /// The verdict that sets the colour of a ratio: what may be noise has none, as in the key results.
     pub(crate) fn shown_verdict(&self, row: &Row, metric: Metric) -> Verdict {
-        shown_verdict((row, self.control()), metric)
+        shown_verdict(Measured { microbenchmark: self, row }, metric)
     }
 }
 
@@ -115,8 +115,10 @@ impl Report {
             .microbenchmarks
             .iter()
             .filter(|one| one.clients == summary.clients && one.is_in(&summary.group));
-        let members: Vec<Member<'_>> =
-            members.filter_map(|one| Some((one.row(&summary.candidate)?, one.control()))).collect();
+        let members = members.filter_map(|microbenchmark| {
+            Some(Measured { microbenchmark, row: microbenchmark.row(&summary.candidate)? })
+        });
+        let members: Vec<Measured<'_>> = members.collect();
         Finding::beside(&members, metric, self.noise_of(metric)).verdict()
     }
 

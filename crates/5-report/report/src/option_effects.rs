@@ -9,7 +9,7 @@ use dbdyno_stats::{is_too_noisy, possible_difference};
 use dbdyno_units::Share;
 
 use crate::figures::percent;
-use crate::key_results::Finding;
+use crate::key_results::{Finding, Measured};
 use crate::metric::with_clients;
 use crate::model::{Metric, MicrobenchmarkRows, Report, Role};
 use crate::words::beside_defaults;
@@ -82,7 +82,8 @@ impl OptionEffect {
         let trusted = row.trusted_metric;
         let mut metrics = vec![trusted, Metric::Qps];
         metrics.dedup();
-        let finding = |metric| Finding::beside(&[(row, one.control())], metric, floor(metric));
+        let measured = [Measured { microbenchmark: one, row }];
+        let finding = |metric| Finding::beside(&measured, metric, floor(metric));
         let findings: Vec<Finding> = metrics.into_iter().map(finding).collect();
         let words = |of: &dyn Fn(&&Finding) -> bool| -> Option<String> {
             let words: Vec<String> = findings.iter().filter(of).map(Finding::words).collect();

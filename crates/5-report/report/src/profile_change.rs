@@ -158,30 +158,54 @@ fn changed(before: &[[Start; 2]], after: &[[Start; 2]]) -> Vec<ChangedTime> {
     rows
 }
 
-/// The remark on a row that may be on the other side, in functions without a name.
-pub(crate) const ONE_SIDE: &str = "one side only";
+/// What a difference in a function is besides its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remark {
+    New,
+    Gone,
+    /// It has samples on one side only, but may be in functions without a name on the other.
+    OneSide,
+    /// See [`ProfileRow::moved`].
+    Moved,
+}
 
-/// What a row is that has samples on one side only: not new or gone if the other side lacks names.
-pub(crate) fn only([us, before_us]: [f64; 2], lacks_names: bool) -> Option<&'static str> {
-    match (us > 0.0, before_us > 0.0) {
-        (true, true) | (false, false) => None,
-        _ if lacks_names => Some(ONE_SIDE),
-        (true, false) => Some("new"),
-        (false, true) => Some("gone"),
+impl Remark {
+    /// Of a row with these times; `None` if it has samples on both sides.
+    pub(crate) fn of([us, before_us]: [f64; 2], lacks_names: bool) -> Option<Self> {
+        match (us > 0.0, before_us > 0.0) {
+            (true, true) | (false, false) => None,
+            _ if lacks_names => Some(Self::OneSide),
+            (true, false) => Some(Self::New),
+            (false, true) => Some(Self::Gone),
+        }
+    }
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Gone => "gone",
+            Self::OneSide => "one side only",
+            Self::Moved => "moved",
+        }
+    }
+
+    /// Whether the difference may be of names or callers instead of work.
+    pub(crate) const fn is_doubtful(self) -> bool {
+        matches!(self, Self::OneSide | Self::Moved)
     }
 }
 
 /// The largest certain changes, those of one side only last: `memcmp +0.42 µs ±0.05, sort +0.20 µs ±0.03 (new)`.
 fn in_words(rows: &[ChangedTime], lacks_names: bool) -> String {
-    let side = |row: &ChangedTime| only([row.after_us, row.before_us], lacks_names);
+    let remark = |row: &ChangedTime| Remark::of([row.after_us, row.before_us], lacks_names);
     let text = |row: &ChangedTime| {
         let sign = if row.difference_us < 0.0 { "−" } else { "+" };
         let [size, half] = [row.difference_us.abs(), row.half_width_us].map(tiny);
-        let side = side(row).map(|side| format!(" ({side})")).unwrap_or_default();
-        format!("{} {sign}{size} µs ±{half}{side}", cut(&row.name, LONGEST))
+        let remark = remark(row).map(|it| format!(" ({})", it.word())).unwrap_or_default();
+        format!("{} {sign}{size} µs ±{half}{remark}", cut(&row.name, LONGEST))
     };
     let mut certain: Vec<&ChangedTime> = rows.iter().filter(|row| row.certain).collect();
-    certain.sort_by_key(|row| side(row) == Some(ONE_SIDE));
+    certain.sort_by_key(|row| remark(row).is_some_and(Remark::is_doubtful));
     let named: Vec<String> = certain.into_iter().take(NAMED).map(text).collect();
     if named.is_empty() { "no certain change".to_owned() } else { named.join(", ") }
 }

@@ -96,6 +96,11 @@ fn difference_in_work_between_slices_is_named() {
             absolute.cpu_us_per_query = Some(20.0 + background);
             absolute.background_cpu_us_per_query = Some(background);
         }
+        let member = &report.microbenchmarks[0];
+        assert_eq!(member.rows[0].cpu_verdict == Verdict::Better, cpu[2] < 1.0);
+        let shown = member.shown_verdict(&member.rows[0], Metric::Cpu);
+        let is_coloured = shown == Verdict::Better;
+        assert_eq!(is_coloured, cpu[2] < 1.0 && (writes || base < 1.0), "colour");
         words(&report)
     };
     let less = "38.1% less CPU per query (23.3% to 50.1%)";

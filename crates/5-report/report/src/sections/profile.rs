@@ -10,13 +10,14 @@ use crate::charts::flame::Flame;
 use crate::figures::{
     number, percent, percent_change, plus_minus, ratio, signed_us, size_of, tiny, us,
 };
+use crate::key_results::{Finding, Measured};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
     CounterFigure, LeastCertain, Metric, MicrobenchmarkRows, ProfileDifference, ProfileRow,
     RelativeCounter, Report, Role, Verdict, by_key,
 };
-use crate::profile_change::{ONE_SIDE, only};
+use crate::profile_change::Remark;
 
 /// Results of which a terminal has tables at most, instead of a few lines.
 const FEW: usize = 3;
@@ -43,9 +44,6 @@ const KEY: &str = "profile: CPU time per query in µs. Shares are those of sampl
      of slices that were not sampled, so that rows add up to it. Within noise: not certain, with 5% false discoveries \
      among those that are, or not larger than the control's difference. More time is slower work or more work: \
      executed instructions and the engine's counters tell which.";
-
-/// The remark on a function with what it calls whose caller does not differ by half as much.
-const MOVED: &str = "moved";
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +170,7 @@ pub(crate) fn summary(report: &Report, output: Output) -> Section {
     section.push(table);
     for (_, of_candidate) in by_key(all.iter().map(|one| (&one.row.candidate, *one))) {
         if let Some(text) = unnamed(&of_candidate) {
-            section.note(format!("{ONE_SIDE}: {text}"));
+            section.note(format!("{}: {text}", Remark::OneSide.word()));
         }
     }
     section.note(KEY);
@@ -230,9 +228,13 @@ impl Explained<'_> {
         with_clients(&self.member.name, self.member.clients, self.report.is_sweep())
     }
 
-    /// As in all reports: a difference that may be noise, as the control has about the same, is none.
+    /// A difference that may be noise, as the control has about the same, is none. Background work is not in the rows.
     fn verdict(&self) -> Verdict {
-        self.member.shown_verdict(self.row, Metric::Cpu)
+        let measured = Measured { microbenchmark: self.member, row: self.row };
+        match Finding::beside(&[measured], Metric::Cpu, None).control {
+            Some(_) => Verdict::WithinNoise,
+            None => self.row.cpu_verdict,
+        }
     }
 
     fn has_verdict(&self) -> bool {
@@ -341,7 +343,7 @@ impl Explained<'_> {
         rows: impl Iterator<Item = &'p ProfileRow>,
         most: usize,
     ) -> Vec<&'p ProfileRow> {
-        let is_sure = |one: &&ProfileRow| !matches!(self.only(one), Some(ONE_SIDE | MOVED));
+        let is_sure = |one: &&ProfileRow| !self.remark_of(one).is_some_and(Remark::is_doubtful);
         let (first, last): (Vec<&ProfileRow>, Vec<&ProfileRow>) =
             rows.filter(|one| one.certain).partition(is_sure);
         first.into_iter().take(most).chain(last.into_iter().take(most)).collect()
@@ -495,16 +497,16 @@ impl Explained<'_> {
     }
 
     fn of_certain(&self, one: &ProfileRow) -> Option<String> {
-        let only = self.only(one).map(str::to_owned);
-        let parts: Vec<String> = self.share(one.difference()).into_iter().chain(only).collect();
+        let remark = self.remark_of(one).map(|it| it.word().to_owned());
+        let parts: Vec<String> = self.share(one.difference()).into_iter().chain(remark).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    fn only(&self, one: &ProfileRow) -> Option<&'static str> {
+    fn remark_of(&self, one: &ProfileRow) -> Option<Remark> {
         if one.moved {
-            return Some(MOVED);
+            return Some(Remark::Moved);
         }
-        only([one.us, one.baseline_us], self.profile.lacks_names().contains(&true))
+        Remark::of([one.us, one.baseline_us], self.profile.lacks_names().contains(&true))
     }
 
     fn flame_graphs(&self, with_baseline: bool) -> Option<Block> {
