@@ -318,6 +318,7 @@ impl LogPosition {
     /// The last lines since the position, and error lines before them.
     fn tail(&self) -> String {
         let text = self.read();
+        let text = text.split_once(ADVICE).map_or(text.as_str(), |(before, _)| before);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let (before, last) = lines.split_at(lines.len().saturating_sub(LAST_LINES));
         let errors = before.iter().filter(|line| is_error(line)).take(ERROR_LINES);
@@ -360,6 +361,9 @@ impl LogPosition {
         Ok(text)
     }
 }
+
+/// What `mariadb-install-db` says before a page of general advice, about files that are removed.
+const ADVICE: &str = "Installation of system tables failed!";
 
 /// How servers mark errors in their logs.
 const ERRORS: [&str; 4] = ["[ERROR]", "ERROR:", "FATAL:", "PANIC:"];
@@ -446,5 +450,8 @@ mod tests {
         let tail = position.tail();
         assert!(tail.starts_with(&format!("{cause}\n…\nline 31\n")), "{tail}");
         assert!(position.is_disk_full());
+        let text = format!("of an earlier start\n{cause}\n\n{ADVICE}  Examine the logs\n{lines}");
+        std::fs::write(&file, text).unwrap();
+        assert_eq!(position.tail(), cause);
     }
 }
