@@ -122,8 +122,11 @@ bench-control: ## reported difference between two equal servers
 bench-gate: setup ## how often a rule of `--fail-if` finds a difference of 5%, and one of 0%
 	cargo run --release -p dbdyno-selfbench --bin truth -- gate
 
-bench-why: setup ## how often `dbdyno why` names a function that was made slower, and one of equal builds
-	cargo run --release -p dbdyno-selfbench --bin truth -- planted
+# sqlite or mariadb, which is compiled twice (20 minutes).
+PLANTED ?= sqlite
+
+bench-why: setup ## how often `dbdyno why` names a function that was made slower, and one of equal builds; PLANTED
+	cargo run --release -p dbdyno-selfbench --bin truth -- planted --system $(PLANTED)
 
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench

@@ -419,6 +419,15 @@ impl System {
         }
     }
 
+    /// [`build`](Self::build), to change it.
+    pub const fn build_mut(&mut self) -> Option<&mut Build> {
+        match self {
+            Self::Sqlite { build, .. } => Some(build),
+            Self::Private(server) => server.build.as_mut(),
+            Self::Existing(_) => None,
+        }
+    }
+
     /// The release whose program is used; `None` if another program is.
     pub const fn release(&self) -> Option<&ReleaseOrigin> {
         match self {

@@ -1,6 +1,6 @@
 //! What is bisected: the candidate with a git source, and the experiment of each step.
 
-use dbdyno_spec::experiment::{Build, Candidate, Experiment, Profiling, System, Workload};
+use dbdyno_spec::experiment::{Candidate, Experiment, Profiling, Workload};
 use dbdyno_types::build::SourceOrigin;
 
 use super::BisectError;
@@ -101,7 +101,7 @@ impl<'a> Subject<'a> {
                 series: None,
                 ..self.candidate.clone()
             };
-            if let Some(build) = build_of(&mut candidate.system) {
+            if let Some(build) = candidate.system.build_mut() {
                 let (url, revision) = (self.url.to_owned(), (*commit).to_owned());
                 build.source = SourceOrigin::Git { url, revision };
             }
@@ -117,14 +117,6 @@ impl<'a> Subject<'a> {
             candidates: commits.iter().map(at).collect(),
             ..self.experiment.clone()
         }
-    }
-}
-
-const fn build_of(system: &mut System) -> Option<&mut Build> {
-    match system {
-        System::Sqlite { build, .. } => Some(build),
-        System::Private(server) => server.build.as_mut(),
-        System::Existing(_) => None,
     }
 }
 
