@@ -24,6 +24,9 @@ const SAMPLES_COUNTED: f64 = 32_000.0;
 const LONGEST_TIME: Duration = Duration::from_secs(300);
 /// Default of [`SamplingRequest::max_overhead`], in percent.
 const DEFAULT_BUDGET_PERCENT: f64 = 5.0;
+/// The part of the budget for which the rate is chosen: a sample of a server, whose code and data fill the caches, costs
+/// more than one of the idle thread in which the cost is measured.
+const PLANNED_PART: f64 = 0.8;
 
 /// How a user wants a process to be sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -95,6 +98,14 @@ impl SamplingPlan {
         if let Some(overhead) = sampled.overhead {
             let overhead = percent(overhead);
             text.push_str(&format!("; sampling took {overhead} of a busy CPU's time"));
+            // As printed: the limit is not exceeded by less than a digit.
+            let exceeds =
+                |most: &Share| sampled.overhead > Some(*most) && overhead != percent(*most);
+            if let Some(most) = self.options.max_overhead.filter(exceeds) {
+                text.push_str(&format!(
+                    ", above the limit of {most}: samples cost more than measured beforehand"
+                ));
+            }
         }
         if sampled.frequency < self.options.frequency {
             text.push_str(&format!(
@@ -143,12 +154,13 @@ pub(super) fn highest_frequency() -> u32 {
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX)
 }
 
-/// The highest rate within a budget, given the overhead at another rate.
+/// The highest rate within the planned part of a budget, given the overhead at another rate.
 pub(super) fn lowered(frequency: u32, overhead: f64, budget: Share) -> u32 {
-    if overhead <= budget.as_fraction() {
+    let planned = budget.as_fraction() * PLANNED_PART;
+    if overhead <= planned {
         return frequency;
     }
-    let rate = f64::from(frequency) * budget.as_fraction() / overhead;
+    let rate = f64::from(frequency) * planned / overhead;
     (rate.round() as u32).max(1)
 }
 
@@ -256,23 +268,23 @@ mod tests {
 
     #[test]
     fn dear_samples_are_taken_at_a_lower_rate_for_longer() {
-        assert_eq!(options(SamplingRequest::default(), 20), (2_500, 47));
+        assert_eq!(options(SamplingRequest::default(), 20), (2_000, 59));
         let max_overhead = Some(Share::from_percent(1.0));
         let little = SamplingRequest { max_overhead, ..SamplingRequest::default() };
-        assert_eq!(options(little, 20), (500, 239));
+        assert_eq!(options(little, 20), (400, 299));
         let time = Some(Duration::from_secs(3));
-        assert_eq!(options(SamplingRequest { time, ..little }, 20), (500, 3));
+        assert_eq!(options(SamplingRequest { time, ..little }, 20), (400, 3));
         let max_overhead = Some(Share::from_percent(0.01));
-        assert_eq!(options(SamplingRequest { max_overhead, ..little }, 20), (5, 300));
+        assert_eq!(options(SamplingRequest { max_overhead, ..little }, 20), (4, 300));
     }
 
     #[test]
     fn fewer_samples_are_taken_if_executions_are_counted() {
         let counted = SamplingRequest { counted: true, ..SamplingRequest::default() };
         assert_eq!(options(counted, 2), (7_999, 10));
-        assert_eq!(options(counted, 20), (2_500, 12));
+        assert_eq!(options(counted, 20), (2_000, 16));
         let time = Some(Duration::from_secs(20));
-        assert_eq!(options(SamplingRequest { time, ..counted }, 20), (2_500, 20));
+        assert_eq!(options(SamplingRequest { time, ..counted }, 20), (2_000, 20));
     }
 
     #[test]
@@ -288,7 +300,7 @@ mod tests {
         let chosen = SamplingRequest { frequency: Some(11_999), ..SamplingRequest::default() };
         assert_eq!(options(chosen, 20), (11_999, 15));
         let max_overhead = Some(Share::from_percent(5.0));
-        assert_eq!(options(SamplingRequest { max_overhead, ..chosen }, 20), (2_500, 47));
+        assert_eq!(options(SamplingRequest { max_overhead, ..chosen }, 20), (2_000, 59));
     }
 
     #[test]
@@ -296,8 +308,8 @@ mod tests {
         let cost =
             SamplingCost { per_sample: Nanos::from_micros(20), other: Share::from_percent(1.0) };
         let options = SamplingOptions {
-            time: Duration::from_secs(47),
-            frequency: 2_500,
+            time: Duration::from_secs(59),
+            frequency: 2_000,
             cost: Some(cost),
             max_overhead: Some(Share::from_percent(5.0)),
         };
@@ -306,7 +318,7 @@ mod tests {
             SamplingPlan { source: SampleSource::Clock, options, cost, prolonged_without_counts };
         assert_eq!(
             plan.announcement(12),
-            "sampling process 12 for 47 s, 2500 times per second and CPU; this takes about 5.0% of \
+            "sampling process 12 for 59 s, 2000 times per second and CPU; this takes about 4.0% of \
              the CPU time that it uses (20 µs per sample, as measured on this machine); the limit \
              is 5% (--max-overhead)"
         );
@@ -323,6 +335,15 @@ mod tests {
             "0 samples of the CPU clock; sampling took 4.0% of a busy CPU's time; the rate was \
              lowered to 1000 per second because of the limit"
         );
+        let with = |percent| {
+            let overhead = Some(Share::from_percent(percent));
+            plan.result(&Sampled { overhead, frequency: 2_000, ..sampled.clone() })
+        };
+        assert!(with(5.04).ends_with("; sampling took 5.0% of a busy CPU's time"));
+        assert!(with(5.5).ends_with(
+            "; sampling took 5.5% of a busy CPU's time, above the limit of 5%: samples cost more than \
+             measured beforehand"
+        ));
     }
 
     #[test]
