@@ -39,6 +39,8 @@ pub enum Event<'a> {
     SamplingLonger {
         pid: u32,
         time: Duration,
+        /// Why they were not counted.
+        reason: &'a str,
     },
     Sampled {
         plan: &'a SamplingPlan,
@@ -179,6 +181,9 @@ pub struct PlannedCounting {
     /// Why the process would not be optimized if the counting turned out to be impossible or too expensive.
     #[serde(serialize_with = "as_text")]
     pub refused_without: Option<TooFewSamples>,
+    /// How much longer the process would be sampled then.
+    #[serde(skip)]
+    pub prolonged_without: Duration,
 }
 
 fn as_text<S: serde::Serializer>(
@@ -304,8 +309,10 @@ impl OptimizeJob {
                 counted.report
             }
         };
-        if report.fallback.is_some() && !is_cancelled() {
-            profile.prolong(attachment, is_cancelled, events)?;
+        if let Some(reason) = &report.fallback
+            && !is_cancelled()
+        {
+            profile.prolong(attachment, reason, is_cancelled, events)?;
         }
         if is_cancelled() { Err(OptimizeError::Cancelled) } else { Ok(Some(report)) }
     }
@@ -340,8 +347,8 @@ impl OptimizeJob {
             (true, true) => Some(Err(OF_FAMILY.to_owned())),
             (true, false) => Some(plan_counting(&attachment, &profile.samples, &self.layout)?),
         };
-        if matches!(counted, Some(Err(_))) {
-            profile.prolong(&attachment, || false, events)?;
+        if let Some(Err(reason)) = &counted {
+            profile.prolong(&attachment, reason, || false, events)?;
         }
         let layout = Options { required: None, ..self.layout.clone() };
         let planned = plan(&attachment, &profile.samples, &layout)?;
@@ -354,6 +361,7 @@ impl OptimizeJob {
         let counting = counted.map(|counted| PlannedCounting {
             refused_without: of_samples.filter(|_| counted.is_ok()),
             fallback: counted.err(),
+            prolonged_without: profile.prolonged_without_counts(),
         });
         Ok(DryRun {
             pid: self.target.pid,
@@ -457,11 +465,20 @@ impl ProcessProfile {
         Ok(Self { samples, source })
     }
 
-    /// Samples the process longer, because its executions could not be counted, until `is_cancelled`. Does nothing
-    /// with samples that are not from the process, or if the user chose the duration.
+    /// How much longer the process is sampled if its executions cannot be counted.
+    fn prolonged_without_counts(&self) -> Duration {
+        match &self.source {
+            ProfileSource::Given | ProfileSource::File { .. } => Duration::ZERO,
+            ProfileSource::Process { plan, .. } => plan.prolonged_without_counts,
+        }
+    }
+
+    /// Samples the process longer, because its executions could not be counted for this reason, until `is_cancelled`.
+    /// Does nothing with samples that are not from the process, or if the user chose the duration.
     pub(crate) fn prolong(
         &mut self,
         attachment: &Attachment,
+        reason: &str,
         is_cancelled: impl Fn() -> bool,
         events: Events<'_>,
     ) -> Result<(), LiveError> {
@@ -471,7 +488,7 @@ impl ProcessProfile {
             return Ok(());
         }
         let pid = attachment.process().pid();
-        events(Event::SamplingLonger { pid, time });
+        events(Event::SamplingLonger { pid, time, reason });
         let frequency = taken.last().map_or(plan.options.frequency, |(_, last)| last.frequency);
         let options = SamplingOptions { time, frequency, ..plan.options };
         let sampled = sample(pid, false, &options, |_| {

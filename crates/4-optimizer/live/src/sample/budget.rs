@@ -78,9 +78,17 @@ impl SamplingPlan {
     /// What sampling will cost, before it starts.
     pub fn announcement(&self, pid: u32) -> String {
         let (options, cost) = (&self.options, &self.cost);
+        let more = self.prolonged_without_counts;
+        let longer = (!more.is_zero()).then(|| {
+            format!(
+                ", or {} in all if counting executions turns out to be impossible or too expensive",
+                seconds(options.time + more)
+            )
+        });
+        let longer = longer.unwrap_or_default();
         let mut text = format!(
-            "sampling process {pid} for {}, {} times per second and CPU; this takes about {} of the CPU \
-             time that it uses ({} per sample, as measured on this machine)",
+            "sampling process {pid} for {}{longer}, {} times per second and CPU; this takes about {} of \
+             the CPU time that it uses ({} per sample, as measured on this machine)",
             seconds(options.time),
             options.frequency,
             percent(self.overhead()),
@@ -322,6 +330,11 @@ mod tests {
              the CPU time that it uses (20 µs per sample, as measured on this machine); the limit \
              is 5% (--max-overhead)"
         );
+        let prolonged_without_counts = Duration::from_millis(19_200);
+        let counted = SamplingPlan { prolonged_without_counts, ..plan }.announcement(12);
+        let start = "sampling process 12 for 59 s, or 78.2 s in all if counting executions turns out to be \
+                     impossible or too expensive, 2000 times per second and CPU; ";
+        assert!(counted.starts_with(start), "{counted}");
         let sampled = Sampled {
             source: SampleSource::Clock,
             samples: dbdyno_relayout::Samples::default(),

@@ -111,12 +111,19 @@ fn decision(refused: Option<&TooFewSamples>, counting: Option<&PlannedCounting>)
 }
 
 fn planned_counts(counting: &PlannedCounting) -> String {
-    match (&counting.fallback, &counting.refused_without) {
-        (Some(reason), _) => format!("to be estimated from samples: {reason}"),
-        (None, None) => "to be exact, unless counting turns out to be too expensive".to_owned(),
-        (None, Some(refusal)) => format!(
-            "to be exact; if counting turns out to be too expensive and more samples do not help, the \
-             optimization is refused: {refusal}"
+    let PlannedCounting { fallback, refused_without, prolonged_without } = counting;
+    let longer = (!prolonged_without.is_zero()).then(|| Nanos::from(*prolonged_without));
+    let exact = "to be exact; if counting turns out to be impossible or too expensive";
+    match (fallback, refused_without, longer) {
+        (Some(reason), ..) => format!("to be estimated from samples: {reason}"),
+        (None, None, None) => format!("{exact}, they are estimated from the samples"),
+        (None, None, Some(longer)) => {
+            format!("{exact}, they are estimated after sampling for another {longer}")
+        }
+        (None, Some(refusal), None) => format!("{exact}, the optimization is refused: {refusal}"),
+        (None, Some(refusal), Some(longer)) => format!(
+            "{exact}, and sampling for another {longer} does not help, the optimization is refused: \
+             {refusal}"
         ),
     }
 }
@@ -126,8 +133,8 @@ pub(super) fn event(event: &Event<'_>) -> String {
     match event {
         Event::CountingEnded { pid } => counting_ended(*pid),
         Event::Sampling { pid, plan } => plan.announcement(*pid),
-        Event::SamplingLonger { pid, time } => format!(
-            "executions were not counted, so process {pid} is sampled for another {}",
+        Event::SamplingLonger { pid, time, reason } => format!(
+            "executions were not counted ({reason}), so process {pid} is sampled for another {}",
             Nanos::from(*time)
         ),
         Event::Sampled { plan, sampled } => plan.result(sampled),
@@ -417,11 +424,43 @@ mod tests {
     #[test]
     fn dry_run_decides_before_it_explains() {
         let few = TooFewSamples::Few { found: 40, required: 1_000 };
-        let counting = |refused_without| PlannedCounting { fallback: None, refused_without };
+        let counting = |refused_without| PlannedCounting {
+            fallback: None,
+            refused_without,
+            prolonged_without: Duration::ZERO,
+        };
         assert_eq!(decision(None, None), "would be optimized");
         assert_eq!(decision(None, Some(&counting(None))), "would be optimized");
         let only_if = decision(None, Some(&counting(Some(few))));
         assert_eq!(only_if, "would be optimized only if its executions can be counted");
         assert_eq!(decision(Some(&few), Some(&counting(Some(few)))), "would not be optimized");
+    }
+
+    #[test]
+    fn sampling_without_counts_is_announced_and_explained() {
+        let prolonged_without = Duration::from_millis(19_200);
+        let few = TooFewSamples::Few { found: 40, required: 1_000 };
+        let planned = |refused_without, prolonged_without| {
+            planned_counts(&PlannedCounting { fallback: None, refused_without, prolonged_without })
+        };
+        let exact = "to be exact; if counting turns out to be impossible or too expensive, ";
+        assert_eq!(
+            planned(None, prolonged_without),
+            format!("{exact}they are estimated after sampling for another 19.2 s")
+        );
+        let own = planned(None, Duration::ZERO);
+        assert_eq!(own, format!("{exact}they are estimated from the samples"));
+        let refused = planned(Some(few), prolonged_without);
+        let start =
+            format!("{exact}and sampling for another 19.2 s does not help, the optimization");
+        assert!(refused.starts_with(&start), "{refused}");
+        let refused = planned(Some(few), Duration::ZERO);
+        assert!(refused.starts_with(&format!("{exact}the optimization is refused: ")), "{refused}");
+        let reason = "counting takes 5.5 times the CPU time, more than 4";
+        assert_eq!(
+            event(&Event::SamplingLonger { pid: 7, time: prolonged_without, reason }),
+            "executions were not counted (counting takes 5.5 times the CPU time, more than 4), so process \
+             7 is sampled for another 19.2 s"
+        );
     }
 }
