@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
 
 use dbdyno_relayout::{Counter, Options, SamplePrecision, SampleRequirement, Samples};
-use dbdyno_units::Nanos;
+use dbdyno_units::{Nanos, counted};
 pub use instructions::{InstructionCounting, SampledFunction};
 use serde::Serialize;
 
@@ -103,8 +103,12 @@ impl fmt::Display for CountingReport {
         }
         write!(
             f,
-            "exact: {} executions of {} blocks in {} functions; {} bursts, {} in all, with ",
-            self.executions, self.counters, self.functions, self.bursts, self.counting,
+            "exact: {} of {} in {}; {}, {} in all, with ",
+            counted(self.executions, "execution"),
+            counted(self.counters, "block"),
+            counted(self.functions, "function"),
+            counted(self.bursts.into(), "burst"),
+            self.counting,
         )?;
         match self.slowdown {
             Some(slowdown) => write!(f, "{slowdown:.2} times the CPU time")?,
@@ -113,7 +117,7 @@ impl fmt::Display for CountingReport {
         write!(f, ": {} lost", self.lost())?;
         match self.uncounted.len() {
             0 => Ok(()),
-            n => write!(f, "; {n} functions estimated from samples"),
+            n => write!(f, "; {} estimated from samples", counted(n as u64, "function")),
         }
     }
 }
@@ -580,6 +584,25 @@ mod tests {
         assert!(too_parallel(work(2, 3), 1.5).unwrap().starts_with("it uses 2.0 CPUs"));
         assert_eq!(too_parallel(work(2, 1_000), 1.5), None);
         assert_eq!(too_parallel(work(1, 0), 1.5), None);
+    }
+
+    #[test]
+    fn one_execution_and_one_function_are_singular() {
+        let (functions, counters, bursts, executions) = (1, 1, 1, 1);
+        let uncounted = vec!["f: flags are in use everywhere".to_owned()];
+        let report = CountingReport {
+            functions,
+            counters,
+            bursts,
+            executions,
+            uncounted,
+            ..CountingReport::default()
+        };
+        assert_eq!(
+            report.to_string(),
+            "exact: 1 execution of 1 block in 1 function; 1 burst, 0 ns in all, with unknown CPU time: 0 ns \
+             lost; 1 function estimated from samples"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 use std::{fmt, thread};
 
-use dbdyno_units::{Nanos, Share};
+use dbdyno_units::{Nanos, Share, counted};
 use serde::Serialize;
 
 use crate::LiveError;
@@ -64,20 +64,22 @@ impl fmt::Display for Switched {
             return f.write_str("nothing to change");
         }
         let Self { replaced, threads, longest_stop, .. } = self;
+        let addresses = if *replaced == 1 { "address" } else { "addresses" };
+        let were = if *threads == 1 { "was" } else { "were" };
+        let threads = counted(*threads as u64, "thread");
         write!(
             f,
-            "{replaced} addresses changed while {threads} threads were stopped for {longest_stop}"
+            "{replaced} {addresses} changed while {threads} {were} stopped for {longest_stop}"
         )?;
         if self.stops > 1 {
             write!(f, " at most, {} times", self.stops)?;
         }
-        match self.blocked {
-            0 => {}
-            1 => f.write_str("; 1 thread left in uninterruptible sleep")?,
-            n => write!(f, "; {n} threads left in uninterruptible sleep")?,
+        if self.blocked > 0 {
+            let threads = counted(self.blocked as u64, "thread");
+            write!(f, "; {threads} left in uninterruptible sleep")?;
         }
         if self.moved > 0 {
-            write!(f, "; {} threads moved", self.moved)?;
+            write!(f, "; {} moved", counted(self.moved as u64, "thread"))?;
         }
         match self.busy.len() {
             0 => Ok(()),
@@ -562,6 +564,28 @@ mod tests {
         assert_eq!(switched(30, 90).applied().as_fraction(), 0.25);
         let text = switched(30, 90).to_string();
         assert!(text.ends_with("; 90 of 120 addresses skipped: in use, or no time left"), "{text}");
+    }
+
+    #[test]
+    fn one_thread_and_one_address_are_singular() {
+        let switched = |n: usize| Switched {
+            replaced: n,
+            threads: n,
+            blocked: n,
+            moved: n,
+            stops: 1,
+            ..Switched::default()
+        };
+        assert_eq!(
+            switched(1).to_string(),
+            "1 address changed while 1 thread was stopped for 0 ns; 1 thread left in uninterruptible \
+             sleep; 1 thread moved"
+        );
+        assert_eq!(
+            switched(2).to_string(),
+            "2 addresses changed while 2 threads were stopped for 0 ns; 2 threads left in \
+             uninterruptible sleep; 2 threads moved"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use dbdyno_document::Document;
 use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::clock::process_cpu_of;
 use dbdyno_relayout::{LayoutError, Options, SampleRequirement};
-use dbdyno_units::{Nanos, Share};
+use dbdyno_units::{Nanos, Share, counted};
 use serde::Serialize;
 
 use crate::LiveError;
@@ -281,7 +281,7 @@ impl Watch<'_> {
         }
         let profile = ProcessProfile::given(map_to_original(&attachment, &sampled.samples));
         entry.state = WatchStage::Optimizing;
-        self.report(pid, entry.state, &format!("{} samples", sampled.samples.total()));
+        self.report(pid, entry.state, &counted(sampled.samples.total(), "sample"));
         let done = job.run(attachment, profile, self.supervision, self.events)?;
         if let Some(counting) = &done.counting {
             self.report(pid, entry.state, &counting.to_string());

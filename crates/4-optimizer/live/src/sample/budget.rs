@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use dbdyno_machine::ThreadUsage;
 use dbdyno_stats::median;
-use dbdyno_units::{Nanos, Share};
+use dbdyno_units::{Nanos, Share, counted};
 
 use crate::LiveError;
 use crate::sample::{EventOptions, Events};
@@ -102,7 +102,8 @@ impl SamplingPlan {
 
     /// What was sampled, and what it cost.
     pub fn result(&self, sampled: &Sampled) -> String {
-        let mut text = format!("{} samples of {}", sampled.samples.total(), sampled.source);
+        let samples = counted(sampled.samples.total(), "sample");
+        let mut text = format!("{samples} of {}", sampled.source);
         if let Some(overhead) = sampled.overhead {
             let overhead = percent(overhead);
             text.push_str(&format!("; sampling took {overhead} of a busy CPU's time"));
