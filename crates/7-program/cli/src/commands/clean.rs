@@ -30,7 +30,9 @@ fn removed(Cleaned { data, logs, schemas, .. }: &Cleaned) -> String {
     if lines.is_empty() {
         let logs = logs.iter().map(|log| format!("removed the log {}\n", log.display()));
         lines.extend(logs);
-        lines.push("there was no data to remove\n".to_owned());
+        let rest =
+            if lines.is_empty() { "there was no data to remove" } else { "no other data was left" };
+        lines.push(format!("{rest}\n"));
     }
     lines.concat()
 }
@@ -76,7 +78,7 @@ mod tests {
         let none = Cleaned::default();
         assert_eq!(removed(&none), "there was no data to remove\n");
         let logs = Cleaned { logs: vec!["/x/a/server.log".into()], ..none };
-        let text = "removed the log /x/a/server.log\nthere was no data to remove\n";
+        let text = "removed the log /x/a/server.log\nno other data was left\n";
         assert_eq!(removed(&logs), text);
         let data = StoredData { places: vec![("/x".into(), Bytes::from_mib(1_536))] };
         assert_eq!(removed(&Cleaned { data, ..logs }), "removed 1.5 GiB in /x\n");
