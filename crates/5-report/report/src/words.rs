@@ -2,7 +2,7 @@
 
 use dbdyno_results::{DataSize, setting};
 use dbdyno_types::server::SettingDefaults;
-use dbdyno_units::grouped;
+use dbdyno_units::{grouped, shell_quoted};
 
 use crate::metric::{client_bound_rows, clients, servers_had_idle_time};
 use crate::model::{
@@ -283,7 +283,7 @@ pub(crate) fn beside_defaults(report: &Report, candidate: &CandidateRecord) -> V
             && !candidate.in_force.without_effect.contains(name)
     };
     let text = |(setter, other): (&CandidateRecord, &CandidateRecord)| {
-        let (mut own, mut defaults) = (Vec::new(), Vec::new());
+        let (mut own, mut settings, mut defaults) = (Vec::new(), Vec::new(), Vec::new());
         for (name, default) in &other.in_force.notable_defaults {
             let mut values = setter.configuration.iter().filter(|(label, _)| label == name);
             if let Some((_, value)) = values.next().filter(|(_, value)| value != default)
@@ -292,6 +292,7 @@ pub(crate) fn beside_defaults(report: &Report, candidate: &CandidateRecord) -> V
                 let is_default = setter.in_force.set_to_default.contains(name);
                 let whose = if is_default { " (the server's own default)" } else { "" };
                 own.push(format!("{name} = {value}{whose}"));
+                settings.push(format!("{name}={value}"));
                 defaults.push(default.as_str());
             }
         }
@@ -299,10 +300,13 @@ pub(crate) fn beside_defaults(report: &Report, candidate: &CandidateRecord) -> V
         let (own, defaults) = (own.join(", "), defaults.join(", "));
         let role = if other.role == Role::Baseline { "the baseline " } else { "" };
         let (setter, name, system) = (&setter.name, &other.name, &other.system);
+        let plain = format!("{system}:defaults=server");
+        let with_settings = shell_quoted(&format!("{plain}{{{}}}", settings.join(",")));
         is_found.then(|| {
             format!(
                 "{setter} sets {own}; {role}{name} has {defaults} by dbdyno's defaults for benchmarks; to measure \
-                 against the server's own: `defaults = \"server\"` of {name} (compare: `{system}:defaults=server`)"
+                 against the server's own: `defaults = \"server\"` of both (compare: `{plain} \
+                 {with_settings}`)"
             )
         })
     };
@@ -627,8 +631,9 @@ mod tests {
         let default = |value: &str| of("a", Role::Baseline, value, false);
         let own = of("b", Role::Candidate, "1", true);
         let text = "b sets innodb_flush_log_at_trx_commit = 1; the baseline a has 2 by dbdyno's defaults for \
-                    benchmarks; to measure against the server's own: `defaults = \"server\"` of a \
-                    (compare: `mariadb:defaults=server`)";
+                    benchmarks; to measure against the server's own: `defaults = \"server\"` of both \
+                    (compare: `mariadb:defaults=server \
+                    'mariadb:defaults=server{innodb_flush_log_at_trx_commit=1}'`)";
         assert_eq!(texts(default("2"), own.clone()), [text]);
         let mut known = own.clone();
         known.in_force.set_to_default = vec![FLUSH.to_owned()];

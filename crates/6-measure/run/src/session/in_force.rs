@@ -125,8 +125,9 @@ fn by_value<'n, T: PartialEq>(all: impl Iterator<Item = (T, &'n str)>) -> Vec<(T
 
 /// What to do about a setting without effect; `by_dbdyno` if the other server has it by dbdyno's defaults.
 fn advice(by_dbdyno: bool) -> String {
-    let defaults = ", or measure against the server's own defaults with `defaults = \"server\"` of a candidate \
-                    (compare: `SYSTEM:defaults=server`)";
+    let defaults = ", or measure against the server's own defaults with `defaults = \"server\"` of the \
+                    baseline and the candidate (compare: `SYSTEM:defaults=server \
+                    'SYSTEM:defaults=server{NAME=VALUE}'`)";
     format!("set another value{}", if by_dbdyno { defaults } else { "" })
 }
 
