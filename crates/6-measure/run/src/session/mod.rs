@@ -358,11 +358,16 @@ impl<'a> Session<'a> {
         }
         let context = self.context();
         let mut all_removed = true;
-        for (candidate, removed) in remove_schemas(&context) {
+        let mut dropped = Vec::new();
+        for (candidate, schemas, removed) in remove_schemas(&context) {
             let error = match removed {
-                Ok(SchemaRemoval::Dropped | SchemaRemoval::Absent) => continue,
+                Ok(SchemaRemoval::Dropped) => {
+                    dropped.extend(schemas);
+                    continue;
+                }
+                Ok(SchemaRemoval::Absent) => continue,
                 Ok(SchemaRemoval::LeftAlone(reason)) => {
-                    self.recorder.stage(format!("left alone: {reason}"));
+                    self.recorder.report(RunEvent::Schemas(format!("left alone: {reason}")));
                     continue;
                 }
                 Err(error) => error,
@@ -377,6 +382,12 @@ impl<'a> Session<'a> {
                 reason,
             );
             self.recorder.fail(&candidate, &failure)?;
+        }
+        if !dropped.is_empty() {
+            self.recorder.report(RunEvent::Schemas(format!(
+                "dropped dbdyno's schemas: {}; no other schema and no global setting was changed",
+                dropped.join("; ")
+            )));
         }
         if all_removed {
             self.recorder.results.set_may_have_schemas(false)?;

@@ -386,12 +386,16 @@ fn describe_schemas(candidate: &ResolvedCandidate, experiment: &Experiment) -> O
     Some(format!("{schemas} at {}", server.target.address))
 }
 
-/// Removes a run's schemas from existing servers. Returns the outcome for each candidate.
+/// Removes a run's schemas from existing servers. Returns each candidate's name, its schemas, and the outcome.
 pub(crate) fn remove_schemas(
     context: &RunContext<'_>,
-) -> Vec<(String, Result<SchemaRemoval, WorkerError>)> {
+) -> Vec<(String, Option<String>, Result<SchemaRemoval, WorkerError>)> {
     let candidates = on_existing_servers(context.experiment).into_iter();
-    candidates.map(|one| (one.name.clone(), remove_schema(context, one))).collect()
+    let removed = candidates.map(|one| {
+        let schemas = describe_schemas(&one, context.experiment);
+        (one.name.clone(), schemas, remove_schema(context, one))
+    });
+    removed.collect()
 }
 
 /// Which schemas are removed.

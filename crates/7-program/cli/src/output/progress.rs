@@ -70,7 +70,7 @@ impl Display {
                 self.bar.enable_steady_tick(TICK);
             }
             RunEvent::SamplingStacks => self.status(format!("{}: sampling stacks", self.head())),
-            RunEvent::BisectStep(line) => self.line(line),
+            RunEvent::Schemas(line) | RunEvent::BisectStep(line) => self.line(line),
             RunEvent::Planned(planned) if self.announces => self.line(planned),
             RunEvent::Planned(_) => {}
             RunEvent::Microbenchmark { number, of, name, passes } => {

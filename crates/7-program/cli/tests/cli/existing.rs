@@ -147,7 +147,7 @@ fn existing_mariadb_is_left_unchanged() {
         owner.run(&format!("SET GLOBAL {name} = {value}")).unwrap();
     }
     let finished = call_with(arguments, &[("DBDYNO_PASSWORD", PASSWORD)]);
-    finished.assert_code(0);
+    finished.assert_code(0).assert_prints("dropped dbdyno's schemas: dbdyno_prepared at ");
     assert!(!finished.all().contains(PASSWORD));
 
     let relative = read_csv(&out.join("relative.csv"));
@@ -172,7 +172,8 @@ fn existing_mariadb_is_left_unchanged() {
     fs::remove_dir_all(&out).unwrap();
     let mut made = || owner.query("SHOW DATABASES LIKE 'dbdyno%'").unwrap().len();
     let keeping = [&arguments[..], &[Path::new("--keep-data")]].concat();
-    call_with(keeping, &[("DBDYNO_PASSWORD", PASSWORD)]).assert_code(0);
+    let kept = call_with(keeping, &[("DBDYNO_PASSWORD", PASSWORD)]);
+    assert!(!kept.assert_code(0).all().contains("dropped dbdyno's"), "{}", kept.all());
     assert_eq!(made(), 2);
     let resume = [Path::new("run"), Path::new("--resume"), &out];
     let finished = call_with(resume, &[("DBDYNO_PASSWORD", "a wrong guess")]);
