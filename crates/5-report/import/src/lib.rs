@@ -52,6 +52,9 @@ fn too_much(what: &str) -> ImportError {
     ImportError::Input(format!("{what}: more than dbdyno imports; split the files"))
 }
 
+/// The number of clients of tables if none is given.
+const CLIENTS: u32 = 1;
+
 /// What to import, and the destination.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -62,8 +65,8 @@ pub struct Request {
     pub name: Option<String>,
     /// The name of the baseline; default: the first candidate found.
     pub baseline: Option<String>,
-    /// The number of clients for values from tables, which do not contain it.
-    pub clients: u32,
+    /// The number of clients for values from tables, which do not contain it; default: 1.
+    pub clients: Option<u32>,
     /// The time of the import, RFC 3339.
     pub now: String,
     pub version: String,
@@ -105,11 +108,12 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
     let mut values: Vec<Value> = Vec::new();
     let mut text = String::new();
     let directories = directories(&request.files)?;
+    let of_tables = request.clients.unwrap_or(CLIENTS);
     for path in &request.files {
         let content = read(path)
             .map_err(|error| ImportError::Input(format!("{}: {error}", path.display())))?;
         let directory = directories.get(path).map(String::as_str);
-        let (found, kept) = parse(path, without_mark(&content), request.clients, directory)?;
+        let (found, kept) = parse(path, without_mark(&content), of_tables, directory)?;
         let space = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{space}{}:\n{kept}", path.display()));
         values.extend(found);
@@ -322,7 +326,10 @@ fn clients(request: &Request, values: &[Value]) -> String {
     let of_outputs: BTreeSet<u32> = of_outputs.collect();
     let mut all: Vec<String> = of_outputs.iter().map(u32::to_string).collect();
     if values.iter().any(|value| is_of_table(&value)) {
-        all.push(format!("{} (tables do not say; as given)", request.clients));
+        all.push(match request.clients {
+            Some(given) => format!("{given} (tables do not say; as given)"),
+            None => format!("{CLIENTS} (assumed, as tables do not say; --clients N changes it)"),
+        });
     }
     all.join(", ")
 }

@@ -22,7 +22,7 @@ fn request(dir: &TempDir, files: &[PathBuf]) -> Request {
         out: dir.path().join("out"),
         name: None,
         baseline: None,
-        clients: 1,
+        clients: None,
         now: "2026-03-01T09:30:00Z".to_owned(),
         version: "0.1.0".to_owned(),
     }
@@ -83,7 +83,6 @@ fn summary_of_a_published_table_is_correct() {
     assert_eq!((imported.microbenchmarks, imported.values), (42, 42 * 6));
     assert!(imported.ungrouped.is_empty());
     assert_eq!((report.name.as_str(), report.status), ("mysql-8.0-qps", RunStatus::Complete));
-    assert_eq!(report.settings[1].1, "1 (tables do not say; as given)");
     for (group, count, figures, worst, best) in LAST_COLUMN {
         let mut all = report.groups.iter();
         let summary = all.find(|s| s.group == group && s.candidate == "my8036_rel").unwrap();
@@ -99,6 +98,21 @@ fn summary_of_a_published_table_is_correct() {
             assert!((found - expected).abs() < 1e-6, "{group}: {found} instead of {expected}");
         }
         assert_eq!((summary.worst.as_str(), summary.best.as_str()), (worst, best));
+    }
+}
+
+#[test]
+fn clients_of_tables_are_given_or_called_assumed() {
+    let dir = tempdir().unwrap();
+    for (clients, said) in [
+        (None, "1 (assumed, as tables do not say; --clients N changes it)"),
+        (Some(4), "4 (tables do not say; as given)"),
+    ] {
+        let out = dir.path().join(&said[..1]);
+        let (_, report) =
+            imported(&Request { clients, out, ..request(&dir, &[data("mysql-8.0-qps.tsv")]) });
+        assert_eq!(report.settings[1].1, said);
+        assert_eq!(report.clients(), [clients.unwrap_or(1)]);
     }
 }
 

@@ -130,9 +130,9 @@ pub struct Import {
     /// Candidate that the others are divided by [default: the first]
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
-    /// Number of clients that the tables were measured with
-    #[arg(long, value_name = "N", default_value = "1", value_parser = positive_count)]
-    pub clients: u32,
+    /// Number of clients that the tables were measured with [default: 1]
+    #[arg(long, value_name = "N", value_parser = positive_count)]
+    pub clients: Option<u32>,
     #[command(flatten)]
     pub view: View,
 }
