@@ -5,7 +5,7 @@ use dbdyno_text::{Cell, Column, Row, Table, cut, decimals};
 use super::{Output, Section, by_microbenchmark, csv_of_rows, interval};
 use crate::figures::{compact, micros, number, ratio};
 use crate::model::Row as Compared;
-use crate::model::{MicrobenchmarkRows, RelativeStatement, Report, Role, Verdict};
+use crate::model::{Estimate, MicrobenchmarkRows, RelativeStatement, Report, Role, Verdict};
 
 /// So many statements have a row of their own; the others share one.
 const SHOWN: usize = 12;
@@ -13,7 +13,8 @@ const SHOWN: usize = 12;
 pub(crate) const KEY: &str = "statements: mean response times, from sending a statement to its whole answer, timed before \
      the timed part of slices, or in it if an event takes 10 ms or more; `adds` is what the statement adds to the time of \
      an event, in µs. They say where the time is, not where CPU is used; with several clients they include the wait \
-     for a CPU.";
+     for a CPU. Intervals are of this run, over its starts: they do not contain what changes from run to run, such as \
+     newly loaded data.";
 
 /// The tables of all scripts, and what they mean.
 pub(crate) fn statements(report: &Report, output: Output) -> Section {
@@ -23,18 +24,37 @@ pub(crate) fn statements(report: &Report, output: Output) -> Section {
     })
 }
 
-/// The statement with the largest part of the difference of each script and candidate, where it certainly differs.
+/// The statement with the largest part of the difference of each script and candidate, where it certainly differs. Alone
+/// it would hide another one that takes back some of it, or adds about as much: that is named, too.
 pub(crate) fn largest_differences(report: &Report) -> Vec<String> {
     let of_row = |row: &Compared| {
-        let one = row.statements.first().filter(|_| row.role == Role::Candidate)?;
-        let known = matches!(one.verdict, Verdict::Better | Verdict::Worse);
-        let estimate = one.relative.filter(|_| known)?;
-        let adds = signed(one.difference_us_per_event?, compact);
-        let (name, text) = (&row.candidate, cut(&one.statement, LONGEST_IN_TEXT));
-        let times = ratio(estimate.median);
-        Some(format!("{name}: {text} takes {times} times as long, {adds} µs per event"))
+        let (first, others) =
+            row.statements.split_first().filter(|_| row.role == Role::Candidate)?;
+        let (takes, most) = certain(first)?;
+        let adds = signed(most, compact);
+        let name = &row.candidate;
+        let text = format!("{name}: {takes}, the largest difference: {adds} µs per event");
+        let counts =
+            |(_, adds): &(String, f64)| adds * most < 0.0 || adds.abs() >= most.abs() / 2.0;
+        Some(match others.iter().filter_map(certain).find(counts) {
+            Some((takes, adds)) => {
+                let word = if adds * most < 0.0 { "but" } else { "also" };
+                format!("{text}; {word} {takes}: {} µs", signed(adds, compact))
+            }
+            None => text,
+        })
     };
     report.microbenchmarks.iter().flat_map(|one| &one.rows).filter_map(of_row).collect()
+}
+
+/// How much longer a statement takes that certainly differs, in words, and what it adds to an event in µs.
+fn certain(one: &RelativeStatement) -> Option<(String, f64)> {
+    let is_certain = matches!(one.verdict, Verdict::Better | Verdict::Worse);
+    let Estimate { median, low, high, .. } = one.relative.filter(|_| is_certain)?;
+    let text = cut(&one.statement, LONGEST_IN_TEXT);
+    let [times, low, high] = [median, low, high].map(ratio);
+    let takes = format!("{text} takes {times} times as long (95%: {low} to {high})");
+    Some((takes, one.difference_us_per_event?))
 }
 
 /// Longer statements are shortened in sentences, and in tables of a terminal.
@@ -167,7 +187,8 @@ mod tests {
         timed before the timed part of slices, or in it if an event takes 10 ms or more;
         `adds` is what the statement adds to the time of an event, in µs. They say where
         the time is, not where CPU is used; with several clients they include the wait
-        for a CPU.
+        for a CPU. Intervals are of this run, over its starts: they do not contain what
+        changes from run to run, such as newly loaded data.
         ");
         assert!(drawn(&sample::servers()).is_empty());
     }
@@ -175,8 +196,24 @@ mod tests {
     #[test]
     fn answer_names_the_statement_with_the_largest_difference() {
         let select = "SELECT c FROM sbtestN WHERE id BETWEEN ? AND ? ORDER BY c";
-        let expected = format!("myrocks: {select} takes 1.410 times as long, +213 µs per event");
-        assert_eq!(largest_differences(&report(3)), [expected]);
+        let distinct = "SELECT DISTINCT c FROM sbtestN WHERE id BETWEEN ? AND ? ORDER BY c";
+        let first = format!(
+            "myrocks: {select} takes 1.410 times as long (95%: 1.400 to 1.420), the largest difference: +213 µs per \
+             event"
+        );
+        let less = "takes 0.951 times as long (95%: 0.941 to 0.961): −15.2 µs";
+        let mut other = report(3);
+        assert_eq!(largest_differences(&other), [format!("{first}; but {distinct} {less}")]);
+        let second = |report: &mut Report, ratio: f64| {
+            let more = statement("COMMIT", 1.0, 310.0, ratio, Verdict::Worse);
+            report.microbenchmarks[0].rows[0].statements[1] = more;
+            largest_differences(report).remove(0)
+        };
+        let more = "takes 1.500 times as long (95%: 1.490 to 1.510): +155 µs";
+        assert_eq!(second(&mut other, 1.5), format!("{first}; also COMMIT {more}"));
+        assert_eq!(second(&mut other, 1.2), first, "less than half");
+        other.microbenchmarks[0].rows[0].statements[1].verdict = Verdict::WithinNoise;
+        assert_eq!(largest_differences(&other), [first]);
         let mut equal = report(3);
         equal.microbenchmarks[0].rows[0].statements[0].verdict = Verdict::WithinNoise;
         assert!(largest_differences(&equal).is_empty());
