@@ -409,6 +409,12 @@ impl Measured {
         paired_ratios(&self.cpu_points(&[candidate, 0]), candidate as u32, 0)
     }
 
+    /// CPU time per query relative to the baseline's, without background CPU.
+    fn cpu_of_slices(&self, candidate: usize) -> Option<Estimate> {
+        let points = self.points(&[candidate, 0], |slice| slice.cpu_per_query);
+        self.estimate(&paired_ratios(&points, candidate as u32, 0))
+    }
+
     /// Counter figures relative to the baseline's.
     fn counter_ratios(
         &self,
@@ -481,6 +487,7 @@ impl Measured {
                 relative_qps: estimate,
                 single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
                 relative_cpu,
+                relative_cpu_of_slices: self.cpu_of_slices(number),
                 relative_cs: relative.switches,
                 relative_counters: relative.counters.clone(),
                 response_times: self.response_times(number, failed, times),

@@ -70,10 +70,10 @@ pub(crate) struct Finding {
     /// The control's median ratio in the same microbenchmarks, if it is on the same side of 1 and at least half as far from
     /// it on a logarithmic scale: then the candidate's difference may be noise.
     pub(crate) control: Option<Ratio>,
-    /// The median ratio of CPU time without a server's work between slices, if there is much of it and `interval` does not
-    /// contain it, or is too wide: then background work changes the difference, and may vary from start to start.
+    /// The finding of CPU time without a server's work between slices, if there is much of it and `interval` does not
+    /// contain its ratio, or is too wide: then background work changes the difference, and may vary from start to start.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) without_background: Option<Ratio>,
+    pub(crate) without_background: Option<Box<Self>>,
     /// Whether all statements only read, which cause no background work.
     #[serde(skip)]
     reads: bool,
@@ -209,24 +209,29 @@ impl Finding {
     }
 
     /// See [`Finding::without_background`].
-    fn without_background(&self, members: &[Measured<'_>]) -> Option<Ratio> {
+    fn without_background(&self, members: &[Measured<'_>]) -> Option<Box<Self>> {
         let (low, high) = self.interval.filter(|_| self.metric == Metric::Cpu)?;
-        let ratio = |one: &Measured<'_>| {
-            let of_slices = |one: &Absolute| {
-                Some(one.cpu_us_per_query? - one.background_cpu_us_per_query.unwrap_or(0.0))
-            };
-            let [own, base] = one.figures().map(of_slices);
-            base.filter(|base| *base > 0.0).and_then(|base| Some(own? / base))
-        };
         let is_much = |one: &Measured<'_>| {
             let shares = one.figures().map(Absolute::background_share);
             shares.into_iter().flatten().any(|share| share > MUCH_BACKGROUND)
         };
         members.iter().find(|one| is_much(one))?;
-        let ratios: Vec<f64> = members.iter().filter_map(ratio).collect();
-        let ratio = Ratio::new(median(&ratios)?);
+        let of_slices = |row: &Row| row.counted(Metric::Cpu).and(row.relative_cpu_of_slices);
+        let floor =
+            |one: &Measured<'_>| Some(of_slices(one.microbenchmark.control()?)?.median.distance());
+        let value = |one: &Measured<'_>| {
+            let estimate = of_slices(one.row)?;
+            let floor = floor(one).map(Share::from_fraction);
+            let verdict = Verdict::of_estimate(Metric::Cpu, &estimate, floor);
+            Some(GroupValue { ratio: estimate.median, estimate: Some(estimate), verdict })
+        };
+        let values: Vec<GroupValue> = members.iter().filter_map(value).collect();
+        let floors: Vec<f64> = members.iter().filter_map(floor).collect();
+        let noise = median(&floors).map(Share::from_fraction);
+        let without = Self::of_values(Metric::Cpu, &values, noise);
+        let ratio = without.ratio?;
         let is_outside = self.is_difference() && (ratio < low || ratio > high);
-        (is_outside || self.outcome == Outcome::TooNoisy).then_some(ratio)
+        (is_outside || self.outcome == Outcome::TooNoisy).then(|| Box::new(without))
     }
 
     /// The finding of a candidate's rows, each beside the control's of the same microbenchmark. The one rule for which
@@ -374,17 +379,6 @@ fn is_by_chance(values: &[GroupValue]) -> bool {
         && !values.iter().filter(differs).any(is_certain)
 }
 
-/// `3% less CPU per query without background work`, or the same without the quantity.
-fn without_it(ratio: Ratio, what: &str) -> String {
-    let is_none = size_of(ratio) == size_of(Ratio::ONE);
-    let change = if is_none { "no difference".to_owned() } else { change(ratio) };
-    match (what, is_none) {
-        ("", _) => format!("{change} without background work"),
-        (_, true) => format!("{what}: {change} without background work"),
-        (_, false) => format!("{change} {what} without background work"),
-    }
-}
-
 /// Differences below this, in percent, are no reason to measure longer.
 const SMALL: f64 = 0.5;
 
@@ -515,8 +509,10 @@ impl Finding {
         let what = self.metric.quantity();
         match self.outcome {
             Outcome::Better | Outcome::Worse => {
-                let size = match self.without_background.filter(|_| self.reads) {
-                    Some(ratio) => format!("{}; with it {}", without_it(ratio, what), self.size()),
+                let size = match self.without_background.as_deref().filter(|_| self.reads) {
+                    Some(without) => {
+                        format!("{}; with it {}", without.of_slices(true), self.size())
+                    }
                     None => self.size(),
                 };
                 format!("{size}{}{}", self.exceptions(), self.caution())
@@ -526,15 +522,18 @@ impl Finding {
                 let rest = self.by_chance() + &self.unknown();
                 format!("{what}: no difference found (within {within}){rest}")
             }
-            Outcome::TooNoisy => match self.without_background.filter(|_| self.reads) {
-                Some(ratio) => {
-                    let first = without_it(ratio, what);
-                    format!("{first}; with it too noisy to tell{}", self.possible())
+            Outcome::TooNoisy => {
+                let noisy = format!("too noisy to tell{}", self.possible());
+                match self.without_background.as_deref() {
+                    Some(without) if without.outcome == Outcome::TooNoisy => {
+                        format!("{what}: {noisy}, also without background work")
+                    }
+                    Some(without) if self.reads => {
+                        format!("{}; with it {noisy}", without.of_slices(true))
+                    }
+                    _ => format!("{what}: {noisy}{}", self.background()),
                 }
-                None => {
-                    format!("{what}: too noisy to tell{}{}", self.possible(), self.background())
-                }
-            },
+            }
             Outcome::Mixed => match self.range {
                 Some(range) => format!("{}; {}", self.depends(range, false), self.tally()),
                 None => {
@@ -600,8 +599,28 @@ impl Finding {
     }
 
     fn background(&self) -> String {
-        self.without_background
-            .map_or_else(String::new, |ratio| format!("; {}", without_it(ratio, "")))
+        let without = self.without_background.as_deref();
+        without.map_or_else(String::new, |without| format!("; {}", without.of_slices(false)))
+    }
+
+    /// A finding without background work: `3% less CPU per query (2% to 4%) without background work`. What is no
+    /// difference has the quantity before it only if it comes first.
+    fn of_slices(&self, is_first: bool) -> String {
+        let what = self.metric.quantity();
+        let what = if is_first { format!("{what}: ") } else { String::new() };
+        match self.outcome {
+            Outcome::Better | Outcome::Worse => {
+                format!("{} without background work{}", self.size(), self.exceptions())
+            }
+            Outcome::NoDifference => {
+                let within = self.within.map_or_else(String::new, percent);
+                format!("{what}no certain difference without background work (within {within})")
+            }
+            Outcome::TooNoisy => {
+                format!("{what}too noisy to tell without background work{}", self.possible())
+            }
+            _ => format!("{} without background work", self.words_alone()),
+        }
     }
 
     /// ` (45% less to 97% more)`: the differences that the interval and the noise floor permit.

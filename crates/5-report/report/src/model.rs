@@ -318,6 +318,9 @@ pub struct Row {
     pub single: Option<Ratio>,
     /// CPU time per query relative to the baseline's: below 1 is better.
     pub relative_cpu: Option<Estimate>,
+    /// The same without a server's background CPU time; not in `run.json`.
+    #[serde(skip)]
+    pub relative_cpu_of_slices: Option<Estimate>,
     /// Context switches per query relative to the baseline's.
     pub relative_cs: Option<Estimate>,
     /// Counter figures relative to the baseline's; a missing one is unknown, or zero in some slice.

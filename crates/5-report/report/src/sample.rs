@@ -464,6 +464,7 @@ fn row(
         relative_qps: Some(estimate),
         single: None,
         relative_cpu: Some(relative_cpu),
+        relative_cpu_of_slices: Some(relative_cpu),
         relative_cs: None,
         relative_counters: BTreeMap::new(),
         response_times: response_times(candidate.role, effect),

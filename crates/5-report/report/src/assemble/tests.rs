@@ -292,6 +292,8 @@ fn background_cpu_is_added_to_the_candidate_that_used_it() {
         (Some(4.0), Some(Share::from_fraction(0.5)))
     );
     assert!((row.relative_cpu.unwrap().median.get() - 8.0 / 6.0).abs() < 1e-9);
+    let of_slices = row.relative_cpu_of_slices.unwrap();
+    assert!((of_slices.median.get() - 1.0).abs() < 1e-9 && of_slices.contains_one());
     assert_eq!((row.verdict, row.cpu_verdict), (Verdict::WithinNoise, Verdict::Worse));
 }
 

@@ -17,10 +17,11 @@ fn report(name: &str, qps: [f64; 3], cpu: [f64; 3]) -> Report {
     report
 }
 
+fn estimate([low, median, high]: [f64; 3]) -> Estimate {
+    sample::interval(Ratio::new(median), Ratio::new(low), Ratio::new(high))
+}
+
 fn set(row: &mut Row, qps: [f64; 3], cpu: [f64; 3]) {
-    let estimate = |[low, median, high]: [f64; 3]| {
-        sample::interval(Ratio::new(median), Ratio::new(low), Ratio::new(high))
-    };
     row.relative_qps = Some(estimate(qps));
     row.relative_cpu = Some(estimate(cpu));
     row.verdict = Verdict::of_estimate(Metric::Qps, &estimate(qps), None);
@@ -87,15 +88,20 @@ fn difference_has_its_size_and_interval() {
 
 #[test]
 fn difference_in_work_between_slices_is_named() {
-    let of = |writes: bool, base: f64, own: f64, cpu| {
+    let of_slices = |writes: bool, base: f64, cpu: [f64; 3], own: [f64; 3], control: [f64; 3]| {
         let mut report = report("insert_range=100", SAME, cpu);
         let one = &mut report.microbenchmarks[0];
         one.writes = writes;
-        let own = (&mut one.rows[0].absolute, own);
-        for (absolute, background) in [(&mut one.baseline, base), own] {
+        let candidate = (&mut one.rows[0].absolute, 0.3);
+        for (absolute, background) in [(&mut one.baseline, base), candidate] {
             absolute.cpu_us_per_query = Some(20.0 + background);
             absolute.background_cpu_us_per_query = Some(background);
         }
+        one.rows[0].relative_cpu_of_slices = Some(estimate(own));
+        let mut row = one.rows[0].clone();
+        set(&mut row, SAME, SAME);
+        (row.role, row.relative_cpu_of_slices) = (Role::Control, Some(estimate(control)));
+        one.rows.push(row);
         let member = &report.microbenchmarks[0];
         assert_eq!(member.rows[0].cpu_verdict == Verdict::Better, cpu[2] < 1.0);
         let shown = member.shown_verdict(&member.rows[0], Metric::Cpu);
@@ -103,29 +109,43 @@ fn difference_in_work_between_slices_is_named() {
         assert_eq!(is_coloured, cpu[2] < 1.0 && (writes || base < 1.0), "colour");
         words(&report)
     };
+    let of = |writes, base, cpu| of_slices(writes, base, cpu, SAME, SAME);
+    let (lower, noisy) = ([0.499, 0.619, 0.767], [0.875, 1.0, 1.125]);
     let less = "38.1% less CPU per query (23.3% to 50.1%)";
-    let found = of(true, 12.0, 0.3, [0.499, 0.619, 0.767]);
-    assert_eq!(found, [format!("{less}; no difference without background work")]);
-    assert_eq!(of(true, 0.5, 0.3, [0.499, 0.619, 0.767]), [less], "little");
+    let none = "no certain difference without background work (within 0.2%)";
+    assert_eq!(of(true, 12.0, lower), [format!("{less}; {none}")]);
+    assert_eq!(of(true, 0.5, lower), [less], "little");
     // Reads do not cause it.
-    let found = of(false, 12.0, 0.3, [0.499, 0.619, 0.767]);
-    let first = "CPU per query: no difference without background work";
-    assert_eq!(found, [format!("{first}; with it {less}")]);
-    let found = of(false, 12.0, 0.3, [0.875, 1.0, 1.125]);
-    let noisy = "too noisy to tell (12.5% less to 12.5% more)";
-    assert_eq!(found, [format!("{first}; with it {noisy}")]);
-    let found = of(true, 12.0, 0.3, [0.875, 1.0, 1.125]);
-    let without = "no difference without background work";
-    assert_eq!(found, [format!("CPU per query: {noisy}; {without}")]);
+    let what = "CPU per query";
+    assert_eq!(of(false, 12.0, lower), [format!("{what}: {none}; with it {less}")]);
+    let too_noisy = "too noisy to tell (12.5% less to 12.5% more)";
+    assert_eq!(of(false, 12.0, noisy), [format!("{what}: {none}; with it {too_noisy}")]);
+    assert_eq!(of(true, 12.0, noisy), [format!("{what}: {too_noisy}; {none}")]);
+    // It is a difference only with an interval without 1, and beyond the control's.
+    let without = |own, control| of_slices(false, 12.0, noisy, own, control).remove(0);
+    let (slight, wide) = ([0.968, 0.972, 0.976], [0.8, 0.972, 1.1]);
+    assert_eq!(
+        without(slight, SAME),
+        format!("2.8% less {what} (2.4% to 3.2%) without background work; with it {too_noisy}")
+    );
+    assert_eq!(
+        without(slight, [0.955, 0.965, 0.975]),
+        format!(
+            "{what}: no certain difference without background work (within 3.5%); with it {too_noisy}"
+        )
+    );
+    assert_eq!(without(wide, SAME), format!("{what}: {too_noisy}, also without background work"));
+    let found = of_slices(true, 12.0, lower, wide, SAME);
+    let wide = "too noisy to tell without background work (20% less to 10% more)";
+    assert_eq!(found, [format!("{less}; {wide}")]);
     // One of three microbenchmarks does not change the median of the group.
-    let mut report = report("insert_range=100", SAME, [0.499, 0.619, 0.767]);
+    let mut report = report("insert_range=100", SAME, lower);
     let one = report.microbenchmarks.remove(0);
-    for (background, own) in [(12.0, 20.3), (0.3, 12.68), (0.3, 12.68)] {
+    for (background, of_slices) in [(12.0, SAME), (0.3, lower), (0.3, lower)] {
         let mut one = one.clone();
         one.baseline.cpu_us_per_query = Some(20.0 + background);
         one.baseline.background_cpu_us_per_query = Some(background);
-        one.rows[0].absolute.cpu_us_per_query = Some(own);
-        one.rows[0].absolute.background_cpu_us_per_query = Some(0.3);
+        one.rows[0].relative_cpu_of_slices = Some(estimate(of_slices));
         report.microbenchmarks.push(one);
     }
     assert_eq!(words(&report), [less]);
@@ -325,10 +345,15 @@ fn neighbouring_numbers_of_clients_with_the_same_finding_are_one_step() {
         words(&results[..4]),
         [(more("1 to 64 clients"), more("10% to 25% less QPS (5% to 30%)"))]
     );
-    results[0].finding.without_background = Some(Ratio::ONE);
+    let equal = Finding {
+        outcome: Outcome::NoDifference,
+        within: Some(Share::from_percent(1.0)),
+        ..results[0].finding.clone()
+    };
+    results[0].finding.without_background = Some(Box::new(equal));
     let [(alone, first), (others, _)] = &words(&results[..4])[..] else { panic!() };
     assert_eq!([alone, others], ["1 client", "4 to 64 clients"]);
-    assert!(first.contains("no difference without background work"), "{first}");
+    assert!(first.contains("no certain difference without background work (within 1%)"), "{first}");
 }
 
 #[test]
