@@ -11,6 +11,13 @@ pub struct ControlRow {
     pub estimate: Estimate,
 }
 
+/// Intervals normally reach this many typical distances: with six starts, 2.57 standard errors (Student's t) divided by
+/// the 0.67 of the median distance.
+const NORMAL_REACH: f64 = 4.0;
+
+/// Intervals that reach no farther are precise, although few distances may be much smaller by chance.
+const PRECISE: Share = Share::from_fraction(0.02);
+
 /// The distance from 1 of the ratio of two equal instances.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NoiseFloor {
@@ -20,6 +27,8 @@ pub struct NoiseFloor {
     pub greatest: Share,
     /// The microbenchmark with the largest distance.
     pub greatest_at: String,
+    /// The median distance from the control's ratio to the farther end of its interval.
+    pub reach: Share,
     /// Number of microbenchmarks whose control interval contains 1.
     pub contains_one: usize,
     /// Number of microbenchmarks with a control.
@@ -32,13 +41,22 @@ impl NoiseFloor {
         let distance = |row: &ControlRow| row.estimate.median.distance();
         let greatest = rows.iter().max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
         let distances: Vec<f64> = rows.iter().map(distance).collect();
+        let reach = |row: &ControlRow| row.estimate.farther_end().as_fraction();
+        let reaches: Vec<f64> = rows.iter().map(reach).collect();
         Some(Self {
             typical: Share::from_fraction(median(&distances)?),
             greatest: Share::from_fraction(distance(greatest)),
+            reach: Share::from_fraction(median(&reaches)?),
             greatest_at: greatest.microbenchmark.clone(),
             contains_one: rows.iter().filter(|row| row.estimate.contains_one()).count(),
             count: rows.len(),
         })
+    }
+
+    /// How far the control's intervals reach, if the typical distance is small only by chance.
+    pub fn imprecise(&self) -> Option<Share> {
+        let limit = PRECISE.as_fraction().max(NORMAL_REACH * self.typical.as_fraction());
+        Some(self.reach).filter(|reach| reach.as_fraction() > limit)
     }
 
     /// The floor for one microbenchmark: the larger of its own control's distance and the typical
@@ -83,5 +101,19 @@ mod tests {
         assert!((own(0.995) - 0.5).abs() < 1e-9);
         assert!((own(1.000) - 0.2).abs() < 1e-9);
         assert_eq!(NoiseFloor::of(&[]), None);
+    }
+
+    #[test]
+    fn small_distance_with_a_wide_interval_is_imprecise() {
+        let of = |low, median, high| {
+            let floor = NoiseFloor::of(&[row("a", estimate(low, median, high))]).unwrap();
+            floor.imprecise().map(|reach| reach.as_percent().round())
+        };
+        assert_eq!(of(0.866, 1.004, 1.163), Some(16.0));
+        assert_eq!(of(0.9, 1.05, 1.2), None, "three times the distance");
+        assert_eq!(of(0.985, 1.0, 1.015), None, "precise");
+        let rows = [(0.866, 1.163), (0.995, 1.005), (0.994, 1.006)]
+            .map(|(low, high)| row("a", estimate(low, 1.001, high)));
+        assert_eq!(NoiseFloor::of(&rows).unwrap().imprecise(), None, "one of three");
     }
 }

@@ -70,6 +70,10 @@ pub(crate) struct Finding {
     /// The control's median ratio in the same microbenchmarks, if it is on the same side of 1 and at least half as far from
     /// it on a logarithmic scale: then the candidate's difference may be noise.
     pub(crate) control: Option<Ratio>,
+    /// The control's interval in the same microbenchmarks, if it is too noisy to tell and contains `ratio`: then the
+    /// candidate's difference may be noise, however near to 1 the control's ratio is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) control_interval: Option<(Ratio, Ratio)>,
     /// The finding of CPU time without a server's work between slices, if there is much of it and `interval` does not
     /// contain its ratio, or is too wide: then background work changes the difference, and may vary from start to start.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,6 +212,13 @@ impl Finding {
         (self.is_difference() && is_like).then_some(ratio)
     }
 
+    /// See [`Finding::control_interval`].
+    fn within_noise_of(&self, control: &Self) -> Option<(Ratio, Ratio)> {
+        let (ratio, (low, high)) = (self.ratio?, control.interval?);
+        let is_within = control.outcome == Outcome::TooNoisy && low <= ratio && ratio <= high;
+        (self.is_difference() && is_within).then_some((low, high))
+    }
+
     /// See [`Finding::without_background`].
     fn without_background(&self, members: &[Measured<'_>]) -> Option<Box<Self>> {
         let (low, high) = self.interval.filter(|_| self.metric == Metric::Cpu)?;
@@ -245,10 +256,12 @@ impl Finding {
         }
         let controls: Vec<&Row> =
             members.iter().filter_map(|one| one.microbenchmark.control()).collect();
-        let control = finding.like(&Self::of(metric, &controls, None));
+        let of_control = Self::of(metric, &controls, None);
+        let control = finding.like(&of_control);
+        let control_interval = finding.within_noise_of(&of_control);
         let reads = members.iter().all(|one| !one.microbenchmark.writes);
         let without_background = finding.without_background(members);
-        Self { control, reads, without_background, ..finding }
+        Self { control, control_interval, reads, without_background, ..finding }
     }
 
     pub(crate) fn of(metric: Metric, rows: &[&Row], noise: Option<Share>) -> Self {
@@ -298,6 +311,7 @@ impl Finding {
             within: None,
             noise,
             control: None,
+            control_interval: None,
             without_background: None,
             reads: false,
             is_as_baseline: false,
@@ -343,11 +357,12 @@ impl Finding {
         }
     }
 
-    /// Whether a difference is as large in the control, is of an equal candidate, or is in background work that reads do
+    /// Whether a difference is as large in the control or its interval, is of an equal candidate, or is in background work that reads do
     /// not cause.
     const fn may_be_noise(&self) -> bool {
         let is_of_background = self.reads && self.without_background.is_some();
-        self.is_difference() && (self.control.is_some() || self.is_as_baseline || is_of_background)
+        let is_of_control = self.control.is_some() || self.control_interval.is_some();
+        self.is_difference() && (is_of_control || self.is_as_baseline || is_of_background)
     }
 
     /// The verdict that sets the colour: what may be noise has none.
@@ -582,11 +597,18 @@ impl Finding {
     /// That the control, which is equal to the baseline, differs in the same way, or that the difference is in work
     /// between the slices.
     fn caution(&self) -> String {
-        let control = self.control.map_or_else(String::new, |control| {
-            let difference = size_of(control);
-            let word = if control > Ratio::ONE { "more" } else { "less" };
-            format!("; may be noise, as the control has {difference} {word}")
-        });
+        let control = match (self.control, self.control_interval) {
+            (Some(control), _) => {
+                let difference = size_of(control);
+                let word = if control > Ratio::ONE { "more" } else { "less" };
+                format!("; may be noise, as the control has {difference} {word}")
+            }
+            (None, Some((low, high))) => {
+                let ends = format!("{} to {}", change(low), change(high));
+                format!("; may be noise, as the control is too noisy to tell ({ends})")
+            }
+            (None, None) => String::new(),
+        };
         let background = if self.reads { String::new() } else { self.background() };
         control + self.equality() + &background
     }
@@ -770,6 +792,7 @@ pub(crate) fn steps<'r, 'a>(
             !matches!(one.outcome, Outcome::Mixed | Outcome::NoInterval)
                 && (one.is_difference() || one.better + one.worse == 0)
                 && one.control.is_none()
+                && one.control_interval.is_none()
                 && one.without_background.is_none()
                 && one.range.is_none()
                 && one.part.is_none()

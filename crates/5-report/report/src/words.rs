@@ -4,9 +4,10 @@ use dbdyno_results::{DataSize, setting};
 use dbdyno_types::server::SettingDefaults;
 use dbdyno_units::{grouped, shell_quoted};
 
+use crate::figures::percent;
 use crate::metric::{client_bound_rows, clients, servers_had_idle_time};
 use crate::model::{
-    BuildRecord, CandidateRecord, InsertReport, Lost, Metric, OriginRecord, Report, Role,
+    BuildRecord, CandidateRecord, InsertReport, Lost, NoiseFloor, OriginRecord, Report, Role,
     RunStatus, distinct,
 };
 
@@ -61,17 +62,28 @@ pub(crate) fn unknown_noise(report: &Report) -> &'static str {
 
 /// The noise floor: `the control differs from 1 by 0.8% typically ...`.
 pub(crate) fn noise_floor(report: &Report) -> String {
+    let doubt = |noise: &NoiseFloor| {
+        noise.imprecise().map_or_else(String::new, |reach| {
+            let reach = percent(reach);
+            format!(", but its own intervals reach ±{reach}: smaller differences may be noise")
+        })
+    };
     let mut text = match &report.noise {
         Some(noise) => format!(
-            "the control differs from 1 by {} typically and {} at most ({}); its interval contains 1 \
+            "the control differs from 1 by {} typically and {} at most ({}){}; its interval contains 1 \
              in {} of {} microbenchmarks.",
-            noise.typical, noise.greatest, noise.greatest_at, noise.contains_one, noise.count
+            noise.typical,
+            noise.greatest,
+            noise.greatest_at,
+            doubt(noise),
+            noise.contains_one,
+            noise.count
         ),
         None => format!("unknown: {}", unknown_noise(report)),
     };
-    if let Some(cpu) = report.noise_of(Metric::Cpu) {
+    if let Some(cpu) = &report.cpu_noise {
         let stop = if text.ends_with('.') { "" } else { "." };
-        text.push_str(&format!("{stop} CPU per query: {cpu} typical."));
+        text.push_str(&format!("{stop} CPU per query: {} typical{}.", cpu.typical, doubt(cpu)));
     }
     text
 }
@@ -545,6 +557,8 @@ pub(crate) fn in_effect(candidate: &CandidateRecord, baseline: &CandidateRecord)
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_units::Share;
+
     use super::*;
     use crate::sample;
 
@@ -555,6 +569,22 @@ mod tests {
         candidate.configuration =
             pairs.map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
         candidate
+    }
+
+    #[test]
+    fn noise_floor_says_if_the_control_is_imprecise() {
+        let mut report = sample::report_of(&["scan_range=100"]);
+        assert!(!noise_floor(&report).contains("reach"));
+        let cpu = report.cpu_noise.as_mut().unwrap();
+        cpu.typical = Share::from_percent(0.38);
+        cpu.reach = Share::from_percent(15.0);
+        let words = noise_floor(&report);
+        let doubt = "but its own intervals reach ±15%: smaller differences may be noise";
+        assert!(words.ends_with(&format!(" CPU per query: 0.38% typical, {doubt}.")), "{words}");
+        report.noise.as_mut().unwrap().reach = Share::from_percent(30.0);
+        let words = noise_floor(&report);
+        let doubt = doubt.replace("15", "30");
+        assert!(words.contains(&format!(" at most (scan_range=100), {doubt}; ")), "{words}");
     }
 
     #[test]

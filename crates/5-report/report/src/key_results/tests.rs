@@ -374,7 +374,13 @@ fn difference_that_the_control_has_too_may_be_noise() {
             "41.7% less QPS (18.6% to 61%); may be noise, as the control has 41.6% less"
         );
     }
-    for control in [[1.473, 1.584, 1.776], [0.980, 0.985, 0.990]] {
+    assert_eq!(
+        found(&mut report, own, [0.5, 1.004, 2.0]),
+        "41.7% less QPS (18.6% to 61%); may be noise, as the control is too noisy to tell (50% less to 2.00 times)"
+    );
+    for control in
+        [[1.473, 1.584, 1.776], [0.980, 0.985, 0.990], [0.95, 1.0, 1.05], [0.6, 1.0, 1.7]]
+    {
         assert_eq!(
             found(&mut report, own, control),
             "41.7% less QPS (18.6% to 61%)",
