@@ -493,7 +493,26 @@ fn whole_units(time: Nanos) -> Nanos {
     Nanos::from_secs((time.as_secs_f64() / f64::from(unit)).ceil() as u64 * u64::from(unit))
 }
 
-impl KeyResult<'_> {
+impl<'a> KeyResult<'a> {
+    /// The results of its microbenchmarks if they are few and unlike; otherwise itself.
+    fn apart(self, report: &'a Report, grouping: Grouping) -> Vec<Self> {
+        let is_unlike = |one: &Finding| one.range.is_some();
+        let is_apart = is_unlike(&self.finding) || self.throughput.as_ref().is_some_and(is_unlike);
+        if !is_apart || self.finding.count > MOST_OF_GROUP {
+            return vec![self];
+        }
+        let (place, metric) = ((self.candidate, self.group, self.clients), self.finding.metric);
+        let all = by_clients(&report.microbenchmarks, grouping).into_iter();
+        let own = all.filter(|(group, clients, _)| (*group, *clients) == (place.1, place.2));
+        let result = |microbenchmark: &MicrobenchmarkRows| {
+            let row = microbenchmark.row(place.0)?;
+            let mut one = key_result(report, place, metric, &[Measured { microbenchmark, row }])?;
+            one.finding.part = Some(microbenchmark.name.clone());
+            Some(one)
+        };
+        own.flat_map(|(.., members)| members).filter_map(result).collect()
+    }
+
     /// The findings in the order in which they are shown: by the metric to trust first, unless only
     /// throughput differs with certainty.
     pub(crate) fn findings(&self) -> Vec<&Finding> {
@@ -870,7 +889,30 @@ pub(crate) fn conclusions(report: &Report, grouping: Grouping) -> Vec<(String, V
     if report.is_alone() {
         return report.microbenchmarks.iter().filter_map(|one| alone(report, one)).collect();
     }
-    let results = of(report, grouping);
+    concluded(report, &of(report, grouping), grouping)
+}
+
+/// The same with each microbenchmark of small groups of unlike ones, whose range describes none of them; unless that
+/// makes too many sentences.
+pub(crate) fn conclusions_of_each(report: &Report, grouping: Grouping) -> Vec<(String, Verdict)> {
+    let groups = of(report, grouping).into_iter();
+    let results: Vec<KeyResult<'_>> =
+        groups.flat_map(|group| group.apart(report, grouping)).collect();
+    match report.is_alone() || results.len() > MOST_APART {
+        true => conclusions(report, grouping),
+        false => concluded(report, &results, grouping),
+    }
+}
+
+/// Most sentences of an answer with each microbenchmark, and most microbenchmarks of a group in it.
+const MOST_APART: usize = 6;
+const MOST_OF_GROUP: usize = 4;
+
+fn concluded(
+    report: &Report,
+    results: &[KeyResult<'_>],
+    grouping: Grouping,
+) -> Vec<(String, Verdict)> {
     let verdict = |result: &KeyResult<'_>| {
         result.findings().first().map_or(Verdict::Unknown, |first| first.verdict())
     };

@@ -9,7 +9,7 @@ use dbdyno_text::{
 use dbdyno_units::Qps;
 
 use crate::figures::{compact, ends, plus_minus, ratio};
-use crate::key_results::{self, conclusions};
+use crate::key_results::{self, conclusions, conclusions_of_each};
 use crate::metric::{Grouping, compared, missing};
 use crate::model::{
     Absolute, CandidateRecord, Estimate, InsertReport, Metric, MicrobenchmarkRows, Report, Role,
@@ -155,11 +155,13 @@ pub fn why(
 /// a reader must know about it, then where the rest is. `None` without results.
 pub fn answer(report: &Report, options: &TerminalOptions) -> Option<String> {
     let mut last = None;
-    for extent in EXTENTS {
-        let (text, is_whole) = screen(report, options, extent)?;
-        last = Some(text);
-        if is_whole {
-            break;
+    for of_each in [true, false] {
+        for extent in EXTENTS {
+            let (text, is_whole) = screen(report, options, extent, of_each)?;
+            last = Some(text);
+            if is_whole {
+                return last;
+            }
         }
     }
     last
@@ -224,17 +226,19 @@ fn ends_of_clauses(text: &str) -> Vec<usize> {
     ends
 }
 
-/// The answer of this extent, and whether it fits and has all results.
+/// The answer of this extent, with each microbenchmark of small groups or not, and whether it fits and has all results.
 fn screen(
     report: &Report,
     options: &TerminalOptions,
     (extent, times, most_of_kind): (Extent, usize, usize),
+    of_each: bool,
 ) -> Option<(String, bool)> {
     let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
     let sentences: Vec<(String, Tone)> = match &report.insert {
         Some(insert) => inserts::conclusions(insert, &report.baseline, extent),
         None => {
-            let all = conclusions(report, grouping).into_iter();
+            let conclude = if of_each { conclusions_of_each } else { conclusions };
+            let all = conclude(report, grouping).into_iter();
             all.map(|(sentence, verdict)| (sentence, verdict.tone())).collect()
         }
     };

@@ -595,6 +595,22 @@ fn median_of_unlike_queries_is_not_their_headline() {
           on the microbenchmark (median 47.1%)"
         ]
     );
+    let options = TerminalOptions { width: 80, color: false, three_groups: false, details: false };
+    let screen = |report: &Report| {
+        let text = terminal::answer(report, &options).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let text = screen(&unlike);
+    let each = "rel is 47.1% slower than rel_withdbg on hot-points_range=100 of the user-defined microbenchmarks \
+                (95%: 46% to 48.1%)";
+    assert!(text.contains(each) && !text.contains("depending"), "{text}");
+    let mut many = unlike.clone();
+    let more = many.microbenchmarks[2].clone();
+    for name in ["a", "b"] {
+        many.microbenchmarks.push(MicrobenchmarkRows { name: name.to_owned(), ..more.clone() });
+    }
+    let text = screen(&many);
+    assert!(!text.contains("hot-points") && text.contains("depending on the microb"), "{text}");
     let faster = own_queries(&[[6.8, 6.9, 7.0], [1.78, 1.8, 1.82], [1.18, 1.2, 1.22]]);
     assert_eq!(
         words(&faster),
