@@ -357,8 +357,8 @@ impl Finding {
         }
     }
 
-    /// Whether a difference is as large in the control or its interval, is of an equal candidate, or is in background work that reads do
-    /// not cause.
+    /// Whether a difference is as large in the control or within its interval, is of an equal candidate, or is in
+    /// background work that reads do not cause.
     const fn may_be_noise(&self) -> bool {
         let is_of_background = self.reads && self.without_background.is_some();
         let is_of_control = self.control.is_some() || self.control_interval.is_some();
@@ -613,8 +613,8 @@ impl Finding {
         }
     }
 
-    /// That the control, which is equal to the baseline, differs in the same way, or that the difference is in work
-    /// between the slices.
+    /// That the control, which is equal to the baseline, differs in the same way or may do so, or that the difference is in
+    /// work between the slices.
     fn caution(&self) -> String {
         let control = match (self.control, self.control_interval) {
             (Some(control), _) => {
