@@ -191,10 +191,16 @@ impl Harness {
         let progress = Mutex::new(Progress::start());
         for run in 1..=runs {
             let show = |event: RunEvent<'_>| {
-                let RunEvent::Microbenchmark { number, of, name, .. } = event else { return };
-                let done = (run - 1) as f64 + (number - 1) as f64 / of as f64;
+                let (done, what) = match event {
+                    RunEvent::Stage(what) => (0.0, what),
+                    RunEvent::Microbenchmark { number, of, name, .. } => {
+                        ((number - 1) as f64 / of as f64, name.to_owned())
+                    }
+                    _ => return,
+                };
                 if let Ok(progress) = progress.lock() {
-                    progress.show(done / runs as f64, &format!("run {run} of {runs}, {name}"));
+                    let done = ((run - 1) as f64 + done) / runs as f64;
+                    progress.show(done, &format!("run {run} of {runs}, {what}"));
                 }
             };
             file.experiment.seed = run;

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, ensure};
 use dbdyno_builds::{Cache, CacheDir, SourceOrigin, Sources, System};
 use dbdyno_report::model::{ProfileDifference, Report};
 use dbdyno_selfbench::harness::{ExperimentArgs, ExperimentFile, Harness};
-use dbdyno_selfbench::output::{Outcome, Table, workspace};
+use dbdyno_selfbench::output::{Outcome, Progress, Table, workspace};
 
 /// A function that is made slower.
 struct Plant {
@@ -129,7 +129,12 @@ impl Plant {
     fn source(&self, of: &SourceOrigin, rounds: u32) -> anyhow::Result<PathBuf> {
         let directory = CacheDir::chosen_or_default(None)?;
         let sources = Sources::new(&directory, Arc::default());
-        let source = sources.obtain(self.system, of, &|message| eprintln!("{message}"))?;
+        let progress = Mutex::new(Progress::start());
+        let source = sources.obtain(self.system, of, &|message| {
+            if let Ok(progress) = progress.lock() {
+                progress.show(0.0, &message);
+            }
+        })?;
         let original = source.unpack(&Cache::new(&directory))?;
         let text = read(&original.join(self.file))?;
         let (before, after) = text.split_once(self.statement).with_context(|| {
