@@ -44,6 +44,9 @@ pub struct ChangedTime {
     pub half_width_us: f64,
     /// Whether the difference is certain, with 5% false discoveries among all that are.
     pub certain: bool,
+    /// See [`ProfileRow::moved`]; unknown between runs.
+    #[serde(skip)]
+    moved: bool,
 }
 
 impl ProfileChange {
@@ -107,6 +110,7 @@ impl From<&ProfileRow> for ChangedTime {
             difference_us: row.difference(),
             half_width_us: row.half_width_us,
             certain: row.certain,
+            moved: row.moved,
         }
     }
 }
@@ -152,6 +156,7 @@ fn changed(before: &[[Start; 2]], after: &[[Start; 2]]) -> Vec<ChangedTime> {
         difference_us: difference.us,
         half_width_us: judged.0,
         certain: judged.1,
+        moved: false,
     });
     let mut rows: Vec<ChangedTime> = rows.collect();
     rows.sort_by(|a, b| b.difference_us.abs().total_cmp(&a.difference_us.abs()));
@@ -170,9 +175,10 @@ pub(crate) enum Remark {
 }
 
 impl Remark {
-    /// Of a row with these times; `None` if it has samples on both sides.
-    pub(crate) fn of([us, before_us]: [f64; 2], lacks_names: bool) -> Option<Self> {
+    /// Of a row with these times; `None` if it did not move and has samples on both sides.
+    pub(crate) fn of([us, before_us]: [f64; 2], moved: bool, lacks_names: bool) -> Option<Self> {
         match (us > 0.0, before_us > 0.0) {
+            _ if moved => Some(Self::Moved),
             (true, true) | (false, false) => None,
             _ if lacks_names => Some(Self::OneSide),
             (true, false) => Some(Self::New),
@@ -195,9 +201,10 @@ impl Remark {
     }
 }
 
-/// The largest certain changes, those of one side only last: `memcmp +0.42 µs ±0.05, sort +0.20 µs ±0.03 (new)`.
+/// The largest certain changes, doubtful ones last: `memcmp +0.42 µs ±0.05, sort +0.20 µs ±0.03 (new)`.
 fn in_words(rows: &[ChangedTime], lacks_names: bool) -> String {
-    let remark = |row: &ChangedTime| Remark::of([row.after_us, row.before_us], lacks_names);
+    let remark =
+        |row: &ChangedTime| Remark::of([row.after_us, row.before_us], row.moved, lacks_names);
     let text = |row: &ChangedTime| {
         let sign = if row.difference_us < 0.0 { "−" } else { "+" };
         let [size, half] = [row.difference_us.abs(), row.half_width_us].map(tiny);
@@ -293,6 +300,8 @@ pub(crate) mod tests {
         assert!(profile.facts()[0].1.ends_with("(new)"), "{:?}", profile.facts());
         profile.unnamed[1] = Share::from_fraction(0.06);
         assert!(profile.facts()[0].1.ends_with("(one side only)"), "{:?}", profile.facts());
+        profile.functions[0].moved = true;
+        assert!(profile.facts()[0].1.contains("(moved)"), "{:?}", profile.facts());
     }
 
     #[test]

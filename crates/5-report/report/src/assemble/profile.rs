@@ -41,6 +41,9 @@ const MEDIAN_SQUARE: f64 = 0.454_936;
 /// Functions with what they call have at least this share of the CPU time, or certainly differ.
 const LEAST_SHARE: f64 = 0.001;
 
+/// Of a difference that moved, the rest of the caller offsets at least this part.
+const LEAST_OFFSET: f64 = 0.25;
+
 /// More samples of a start are not believed, so that sums do not overflow.
 const MOST_SAMPLES: u64 = 1 << 40;
 
@@ -214,7 +217,7 @@ pub(crate) fn difference(
     let (layers, _) = rows(&added, |start| &start.layers, control.map(|one| &one.layers[..]));
     let (system_calls, _) =
         rows(&added, |start| &start.system_calls, control.map(|one| &one.system_calls[..]));
-    let (functions, deviations) =
+    let (mut functions, deviations) =
         rows(&added, |start| &start.functions, control.map(|one| &one.functions[..]));
     let (mut with_callees, _) =
         rows(&added, |start| &start.with_callees, control.map(|one| &one.with_callees[..]));
@@ -222,7 +225,7 @@ pub(crate) fn difference(
     let least = LEAST_SHARE * total_us[0].max(total_us[1]);
     with_callees.retain(|row| row.certain || row.us.max(row.baseline_us) >= least);
     let stacks = [0, 1].map(|side| stacks(starts, side, titles));
-    mark_moved(&mut with_callees, &stacks);
+    mark_moved(&mut with_callees, &mut functions, &stacks);
     let unknown: BTreeSet<&String> =
         added.iter().flatten().flat_map(|start| &start.unknown).collect();
     let unknown = share_of_differences(&functions, |row| unknown.contains(&row.name));
@@ -249,50 +252,126 @@ pub(crate) fn difference(
     }
 }
 
-/// Marks functions with what they call whose nearest caller that both sides have certainly differs by less than half as
-/// much. A caller that is marked says nothing about what it calls: the next one does.
-fn mark_moved(rows: &mut [ProfileRow], stacks: &[Stacks; 2]) {
-    let indices: HashMap<&str, usize> =
-        rows.iter().enumerate().map(|(at, row)| (row.name.as_str(), at)).collect();
-    let known = stacks.each_ref().map(|side| -> Vec<Option<usize>> {
-        side.functions.iter().map(|name| indices.get(name.as_str()).copied()).collect()
-    });
+/// Marks functions with what they call of whose difference at least half is offset below their nearest callers that
+/// both sides have. A caller that is marked says nothing about what it calls: the next one does. Functions without what
+/// they call moved with what they call, or to or from it.
+fn mark_moved(rows: &mut [ProfileRow], functions: &mut [ProfileRow], stacks: &[Stacks; 2]) {
+    let stacks = numbered(rows, stacks);
     loop {
-        // CPU time of each row below each caller.
-        let mut times: BTreeMap<(usize, usize), f64> = BTreeMap::new();
-        for (side, known) in stacks.iter().zip(&known) {
-            for stack in &side.stacks {
-                let mut caller: Option<usize> = None;
-                for at in stack.frames.iter().filter_map(|frame| known[*frame as usize]) {
-                    if let Some(caller) = caller.filter(|caller| *caller != at) {
-                        *times.entry((at, caller)).or_default() += stack.us;
-                    }
-                    let ProfileRow { us, baseline_us, moved, .. } = rows[at];
-                    if us > 0.0 && baseline_us > 0.0 && !moved {
-                        caller = Some(at);
-                    }
+        // CPU time of each row below each caller, of the candidate and the baseline.
+        let mut times: BTreeMap<(usize, usize), [f64; 2]> = BTreeMap::new();
+        for stack in &stacks {
+            let mut caller: Option<usize> = None;
+            for at in stack.frames.iter().copied().filter(|at| *at < rows.len()) {
+                if let Some(caller) = caller.filter(|caller| *caller != at) {
+                    times.entry((at, caller)).or_default()[stack.side] += stack.us;
+                }
+                let ProfileRow { us, baseline_us, moved, .. } = rows[at];
+                if us > 0.0 && baseline_us > 0.0 && !moved {
+                    caller = Some(at);
                 }
             }
         }
-        let mut nearest: BTreeMap<usize, (usize, f64)> = BTreeMap::new();
-        for ((at, caller), us) in times {
-            let most = nearest.entry(at).or_insert((caller, us));
-            if us > most.1 {
-                *most = (caller, us);
+        let mut offset = vec![0.0; rows.len()];
+        for ((at, caller), times) in times {
+            if rows[at].certain && !rows[at].moved {
+                let is_part = |below: &[usize]| below.contains(&at);
+                let elsewhere = |sign: f64| elsewhere(&stacks, caller, sign, is_part);
+                offset[at] += offset_below(&rows[caller], &rows[at], times, elsewhere);
             }
         }
-        let is_moved = |(at, (caller, _)): (usize, (usize, f64))| {
-            let (row, caller) = (&rows[at], &rows[caller]);
-            let size = row.difference();
-            let most = caller.difference() * size.signum() + caller.half_width_us;
-            (row.certain && !row.moved && most < size.abs() / 2.0).then_some(at)
-        };
-        let moved: Vec<usize> = nearest.into_iter().filter_map(is_moved).collect();
-        if moved.is_empty() {
-            return;
+        let mut has_more = false;
+        for (row, offset) in rows.iter_mut().zip(offset) {
+            if offset > 0.0 && offset >= row.difference().abs() / 2.0 {
+                (row.moved, has_more) = (true, true);
+            }
         }
-        moved.into_iter().for_each(|at| rows[at].moved = true);
+        if !has_more {
+            break;
+        }
     }
+    for row in functions.iter_mut().filter(|row| row.certain) {
+        let Some(at) = rows.iter().position(|one| one.name == row.name) else { continue };
+        let is_part = |below: &[usize]| below.last().is_none_or(|last| *last == at);
+        let elsewhere = |sign: f64| elsewhere(&stacks, at, sign, is_part);
+        row.moved = match rows[at].moved {
+            true => rows[at].difference() * row.difference() > 0.0,
+            false => offset_below(&rows[at], row, [row.us, row.baseline_us], elsewhere) > 0.0,
+        };
+    }
+}
+
+/// A stack of the candidate or the baseline.
+struct Numbered {
+    side: usize,
+    /// The outermost first. Functions with a row have its index, others larger numbers.
+    frames: Vec<usize>,
+    us: f64,
+}
+
+fn numbered(rows: &[ProfileRow], stacks: &[Stacks; 2]) -> Vec<Numbered> {
+    let mut numbers: HashMap<&str, usize> =
+        rows.iter().enumerate().map(|(at, row)| (row.name.as_str(), at)).collect();
+    let mut all = Vec::new();
+    for (side, Stacks { functions, stacks }) in stacks.iter().enumerate() {
+        let mut number = |name| {
+            let next = numbers.len();
+            *numbers.entry(name).or_insert(next)
+        };
+        let functions: Vec<usize> = functions.iter().map(|name| number(name.as_str())).collect();
+        all.extend(stacks.iter().map(|stack| {
+            let frames = stack.frames.iter().map(|frame| functions[*frame as usize]).collect();
+            Numbered { side, frames, us: stack.us }
+        }));
+    }
+    all
+}
+
+/// The part of a row's difference below a caller, with these times, if it is offset there, otherwise 0: if the rest of
+/// the caller certainly differs the other way by at least [`LEAST_OFFSET`] of it, and at least half of that may be the
+/// same time `elsewhere`, in the direction of this sign. Functions that truly differ both ways offset each other too.
+fn offset_below(
+    caller: &ProfileRow,
+    row: &ProfileRow,
+    times: [f64; 2],
+    elsewhere: impl Fn(f64) -> f64,
+) -> f64 {
+    let sign = row.difference().signum();
+    let part = ((times[0] - times[1]) * sign).min(row.difference().abs());
+    let rest = part - caller.difference() * sign;
+    // Variances add up as samples do.
+    let share = 1.0 - (times[0] + times[1]) / (caller.us + caller.baseline_us);
+    let half_width_us = caller.half_width_us * share.max(0.0).sqrt();
+    let is_offset = part > 0.0 && rest - half_width_us > LEAST_OFFSET * part;
+    if is_offset && elsewhere(sign) >= part.min(rest) / 2.0 { part } else { 0.0 }
+}
+
+/// How much of the difference of a part of what a caller calls may be time that the other side spends in the rest: in
+/// the same innermost functions, or in those that only one side has below the caller.
+fn elsewhere(
+    stacks: &[Numbered],
+    caller: usize,
+    sign: f64,
+    is_part: impl Fn(&[usize]) -> bool,
+) -> f64 {
+    // By innermost function: of the part and the rest, of the candidate and the baseline.
+    let mut times: BTreeMap<usize, [[f64; 2]; 2]> = BTreeMap::new();
+    for Numbered { side, frames, us } in stacks {
+        let Some(at) = frames.iter().position(|one| *one == caller) else { continue };
+        let below = &frames[at + 1..];
+        let innermost = below.last().copied().unwrap_or(caller);
+        times.entry(innermost).or_default()[usize::from(!is_part(below))][*side] += us;
+    }
+    let (mut same, mut only_part, mut only_rest) = (0.0, 0.0, 0.0);
+    for [part, rest] in times.values() {
+        let [more, less] = [(part[0] - part[1]) * sign, (rest[1] - rest[0]) * sign];
+        if (0..2).any(|side| part[side] + rest[side] == 0.0) {
+            (only_part, only_rest) = (only_part + more, only_rest + less);
+        } else {
+            same += more.min(less).max(0.0);
+        }
+    }
+    same + f64::max(only_part, 0.0) + f64::max(only_rest, 0.0)
 }
 
 /// The part that some rows have of all differences, without their signs.
@@ -702,9 +781,9 @@ mod tests {
         assert_eq!(found.samples, [100, 100]);
     }
 
-    /// The functions with what they call that are marked as moved, of a candidate and a baseline with stacks of these
-    /// functions, the outermost first, and their samples.
-    fn moved(own: &[(&str, u64)], base: &[(&str, u64)]) -> Vec<String> {
+    /// The functions with and without what they call that are marked as moved, of a candidate and a baseline with stacks
+    /// of these functions, the outermost first, and their samples.
+    fn moved(own: &[(&str, u64)], base: &[(&str, u64)]) -> [Vec<String>; 2] {
         let [own, base] = [own, base].map(|stacks| {
             let mut names: Vec<&str> = stacks.iter().flat_map(|one| one.0.split(' ')).collect();
             names.sort_unstable();
@@ -721,12 +800,16 @@ mod tests {
         let sampled = |profile| Sampled { cpu: samples_of(profile) as f64 / 1e3, profile };
         let layers = [(); 2].map(|()| Layers::of("mysql"));
         let starts = [[sampled(&own), sampled(&base)]];
-        let rows = difference(&starts, &layers, &Titles::of([]), None).with_callees;
-        let mut moved: Vec<String> =
-            rows.into_iter().filter(|row| row.moved).map(|row| row.name).collect();
-        moved.sort_unstable();
-        moved
+        let found = difference(&starts, &layers, &Titles::of([]), None);
+        [found.with_callees, found.functions].map(|rows| {
+            let mut moved: Vec<String> =
+                rows.into_iter().filter(|row| row.moved).map(|row| row.name).collect();
+            moved.sort_unstable();
+            moved
+        })
     }
+
+    const NONE: [Vec<String>; 2] = [Vec::new(), Vec::new()];
 
     #[test]
     fn function_that_differs_more_than_its_caller_is_moved() {
@@ -734,19 +817,60 @@ mod tests {
         let base =
             [("main parse", 4_000), ("main execute inner read", 700), ("main execute read", 900)];
         let own = [("main parse", 4_000), ("main execute inner read", 1_600)];
-        assert_eq!(moved(&own, &base), ["inner"]);
+        assert_eq!(moved(&own, &base)[0], ["inner"]);
         // What is called by another name, and below it; a single sample on the other side does not make it known.
         let own = [("main parse", 4_000), ("main execute next get", 1_600), ("main old get", 1)];
         let base = [("main parse", 4_000), ("main execute old deep get", 1_600)];
-        assert_eq!(moved(&own, &base), ["deep", "next", "old"]);
+        assert_eq!(moved(&own, &base)[0], ["deep", "next", "old"]);
         // Rows are read a second time.
         let base = [("main parse", 4_000), ("main execute read", 1_600)];
         let own = [base[0], base[1], ("main execute sorted again get", 3_000)];
-        assert!(moved(&own, &base).is_empty());
+        assert_eq!(moved(&own, &base), NONE);
         // Too few samples of the caller to tell.
         let base = [("main parse", 400), ("main execute", 9_000)];
         let own = [("main parse", 600), ("main execute", 8_850)];
-        assert!(moved(&own, &base).is_empty());
+        assert_eq!(moved(&own, &base), NONE);
+    }
+
+    #[test]
+    fn time_that_another_function_takes_below_the_same_caller_is_moved() {
+        // All rows are read with the first one, a little faster; `fetch` and what it calls are still called by both.
+        let base = [
+            ("main parse", 4_000),
+            ("main scan next fetch search", 1_330),
+            ("main scan first search", 100),
+        ];
+        let own = [base[0], ("main scan next fetch search", 180), ("main scan first search", 730)];
+        assert_eq!(moved(&own, &base)[0], ["fetch", "first", "next"]);
+        // `ordinary` is inlined into `offsets`, which its caller inlined before.
+        let base = [("main parse", 4_000), ("main get ordinary", 1_040), ("main get offsets", 64)];
+        let own = [base[0], ("main get offsets", 1_200)];
+        let both = ["offsets", "ordinary"];
+        assert_eq!(moved(&own, &base), [both, both]);
+        // What `get` calls is inlined into it.
+        let own = [base[0], ("main get", 1_104)];
+        assert_eq!(moved(&own, &base)[1], ["get", "ordinary"]);
+    }
+
+    #[test]
+    fn slower_function_is_not_moved() {
+        let base = [
+            ("main parse", 4_000),
+            ("main execute read compare", 1_000),
+            ("main execute read", 900),
+            ("main execute sort compare", 500),
+        ];
+        let own = [base[0], (base[1].0, 2_000), base[2], (base[3].0, 1_000)];
+        assert_eq!(moved(&own, &base), NONE);
+        assert_eq!(moved(&base, &own), NONE);
+        // Nor if another function needs less time: neither is in the other.
+        let own = [("main parse", 2_500), own[1], ("main execute read", 500), own[3]];
+        assert_eq!(moved(&own, &base), NONE);
+        assert_eq!(moved(&base, &own), NONE);
+        // Nor if it is new.
+        let own = [base[0], base[1], base[2], base[3], ("main execute check", 900)];
+        assert_eq!(moved(&own, &base), NONE);
+        assert_eq!(moved(&base, &own), NONE);
     }
 
     #[test]

@@ -69,8 +69,8 @@ pub struct ProfileRow {
     /// Whether the difference is certain, with 5% false discoveries among all rows that are, and larger than the
     /// control's.
     pub certain: bool,
-    /// Of a function with what it calls: whether the nearest caller that both have does not differ by half as much, so
-    /// that time moved between the functions that this caller calls.
+    /// Of a function: whether the other side spends that time elsewhere below the nearest caller that both have, so that
+    /// it moved between the functions that this caller calls.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub moved: bool,
 }

@@ -43,7 +43,9 @@ const LONGEST_IN_HEADING: usize = 14;
 const KEY: &str = "profile: CPU time per query in µs. Shares are those of sampled slices, scaled to the CPU time \
      of slices that were not sampled, so that rows add up to it. Within noise: not certain, with 5% false discoveries \
      among those that are, or not larger than the control's difference. More time is slower work or more work: \
-     executed instructions and the engine's counters tell which.";
+     executed instructions and the engine's counters tell which. Moved: below the nearest caller that both have, the \
+     same functions, or some of one side only, differ the other way, so the time is elsewhere there (inlining, tail \
+     calls, other names, another order of calls).";
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -401,19 +403,12 @@ impl Explained<'_> {
         };
         let shown = self.certain(with_callees.iter().filter(|one| !has_everything(one)), most);
         if !shown.is_empty() {
-            let mut about =
-                "µs per query; certain differences, without functions that have 90% of the time"
-                    .to_owned();
-            if shown.iter().any(|one| one.moved) {
-                about.push_str(
-                    "; moved: the nearest caller that both have does not differ by half as much, so the \
-                     time is elsewhere below it on the other side (tail calls, inlining, other names)",
-                );
-            }
+            let about =
+                "µs per query; certain differences, without functions that have 90% of the time";
             tables.push((
                 self.table("with what it calls", &shown),
                 "functions with what they call",
-                about,
+                about.to_owned(),
             ));
         }
         tables
@@ -503,10 +498,8 @@ impl Explained<'_> {
     }
 
     fn remark_of(&self, one: &ProfileRow) -> Option<Remark> {
-        if one.moved {
-            return Some(Remark::Moved);
-        }
-        Remark::of([one.us, one.baseline_us], self.profile.lacks_names().contains(&true))
+        let lacks_names = self.profile.lacks_names().contains(&true);
+        Remark::of([one.us, one.baseline_us], one.moved, lacks_names)
     }
 
     fn flame_graphs(&self, with_baseline: bool) -> Option<Block> {

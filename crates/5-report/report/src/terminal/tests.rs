@@ -1068,7 +1068,7 @@ fn moved_functions_come_after_the_others_and_are_explained() {
     let name = "rocksdb::DBIter::Next";
     let rows = &mut report.microbenchmarks[0].rows[0].profile.as_mut().unwrap().with_callees;
     rows.iter_mut().for_each(|one| one.moved = one.name == name);
-    let about = "; moved: the nearest caller that both have does not differ by half as much";
+    let about = " Moved: below the nearest caller that both have, the same functions, ";
     assert!(crate::html::render(&report).contains(about));
     let text = explain(&report, None, false);
     let (_, table) = text.split_once("functions with what they call").unwrap();
