@@ -35,6 +35,9 @@ const RATIO_OF_NEVER: f64 = 1_000.0;
 /// Words in the names of figures that grow without counting work: positions in a log, identifiers, and clocks.
 const POSITIONS: [&str; 8] = ["lsn", "pos", "position", "offset", "seqno", "gtid", "id", "uptime"];
 
+/// The beginnings of the names of counters that tell which features are used, not what they do.
+const USAGE: [&str; 1] = ["option_tracker_usage"];
+
 /// The ends of the names of levels, of the highest values and of means.
 const LEVELS: [&str; 16] = [
     "_pages_data",
@@ -89,7 +92,7 @@ impl Measured {
     /// The counters of a candidate that certainly grow otherwise than the baseline's: by more than in pairs of blocks of
     /// the control. Those whose ratio is farthest beyond noise come first: the size of a counter says nothing, because
     /// some count bytes and others statements. Then those that only one of their engines or systems has, the most even
-    /// first. Levels and positions are left out.
+    /// first. Levels, positions and the use of features are left out.
     pub(super) fn engine_counters(
         &self,
         candidate: usize,
@@ -201,7 +204,8 @@ impl Measured {
 fn is_count_of_work(name: &str) -> bool {
     let name = name.to_lowercase();
     let is_position = name.split(['_', '.', ' ']).any(|word| POSITIONS.contains(&word));
-    !is_position && !LEVELS.iter().any(|end| name.ends_with(end))
+    let is_usage = USAGE.iter().any(|beginning| name.starts_with(beginning));
+    !is_position && !is_usage && !LEVELS.iter().any(|end| name.ends_with(end))
 }
 
 /// Whether both would count the same if they did the same.
@@ -216,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_identifiers_and_levels_do_not_count_work() {
+    fn positions_identifiers_levels_and_use_of_features_do_not_count_work() {
         for name in [
             "Innodb_lsn_current",
             "Innodb_redo_log_flushed_lsn",
@@ -227,6 +231,7 @@ mod tests {
             "Innodb_row_lock_time_max",
             "Memory_used",
             "innodb_metrics.log_lsn_checkpoint_age",
+            "option_tracker_usage:Traditional Optimizer",
         ] {
             assert!(!is_count_of_work(name), "{name}");
         }

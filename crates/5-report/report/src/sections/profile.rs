@@ -477,10 +477,11 @@ impl Explained<'_> {
         ])
     }
 
-    /// The whole difference.
+    /// The whole difference with the interval of the answer, which need not be centred on it.
     fn total(&self) -> Cell {
-        let half_width = self.profile.interval_us.map(|[low, high]| (high - low) / 2.0);
-        difference(self.difference_us(), half_width, self.is_certain())
+        let ends = self.profile.interval_us.map(|ends| ends.map(signed_us).join(", "));
+        let interval = ends.map(|ends| Interval { ends, plus_minus: String::new() });
+        difference(self.difference_us(), None, self.is_certain()).interval(interval)
     }
 
     /// What there is to say about a row: its share of the difference, whether one of both lacks it.

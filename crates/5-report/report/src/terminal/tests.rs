@@ -1016,6 +1016,11 @@ fn why_gives_the_reason_if_the_interval_suggests_another_verdict() {
     assert!(text.contains("µs less CPU time per query than innodb (52.4 against 54.4;"), "{text}");
     let text = answer(noise, [54.4, 54.7], [-0.6, 0.1], [0.99, 0.995, 1.002]);
     assert!(text.ends_with("µs; 95%: −0.600 to +0.100)"), "{text}");
+    // The sum of the rows has no other interval.
+    assert!(crate::html::render(&report).contains("−0.600, +0.100"));
+    let text = explain(&report, None, false);
+    let sum = text.lines().find(|line| line.starts_with("sum ")).unwrap();
+    assert!(sum.contains("−0.300") && !sum.contains('±'), "{sum}");
 }
 
 #[test]
