@@ -67,15 +67,10 @@ impl ServerSystem {
         all.find(|(name, _)| *name == suite).map(|(_, version)| *version)
     }
 
-    /// The suite of Debian with this series of the server.
+    /// The suite of Debian with this series of the server, or if the suite still changes, at least this one.
     pub fn suite_with(self, series: &str) -> Option<&'static str> {
-        let mut all = self.facts().series.iter();
-        all.find(|(_, version)| *version == series).map(|(name, _)| *name)
-    }
-
-    /// The suite of Debian that still changes and has this series of the server or a newer one.
-    pub fn changing_suite_with(self, series: &str) -> Option<&'static str> {
-        let mut all = self.facts().least_series.iter();
+        let facts = self.facts();
+        let mut all = facts.series.iter().chain(facts.least_series);
         all.find(|(_, version)| *version == series).map(|(name, _)| *name)
     }
 

@@ -139,13 +139,13 @@ impl<'w> Candidate<'w> {
         Some(value)
     }
 
-    /// The version of its release, or the suite of Debian if that has no fixed one.
+    /// The version of its release; of a suite of Debian that has no fixed one, as written.
     fn release(&self) -> Option<&'w str> {
         let own = self.own.as_ref()?;
         let named = self.text(own.release.as_ref()?);
         match (own.from, self.system) {
             (ReleaseFrom::Suite(suite), Program::Server(system)) => {
-                Some(system.series_in(suite).unwrap_or(suite))
+                Some(system.series_in(suite).unwrap_or(named))
             }
             (ReleaseFrom::Published(version), _) => Some(version),
             _ => Some(named),
@@ -303,14 +303,9 @@ impl<'w> Reader<'w, '_> {
             false => format!("no release `{name}` of {} is installed or known", system.title()),
         };
         let near = nearest(name, valid.iter().copied());
-        let help = match (system.changing_suite_with(name), near) {
-            (Some(suite), _) => {
-                format!("Debian's {suite} has {name} or newer: write `{}@{suite}`", system.name())
-            }
-            (None, Some(near)) => {
-                format!("did you mean `{near}`? `dbdyno list releases` shows all")
-            }
-            (None, None) => {
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`? `dbdyno list releases` shows all"),
+            None => {
                 let here = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
                 let suites: Vec<String> = suites
                     .iter()
@@ -693,6 +688,7 @@ mod tests {
             ),
             (&["postgresql@15", "postgresql@sid"], &["postgresql-15", "postgresql-sid"]),
             (&["mysql@8.0", "mysql@8.0.37"], &["mysql-8.0", "mysql-8.0.37"]),
+            (&["mysql@9.7", "mysql@sid"], &["mysql-9.7", "mysql-sid"]),
             // Debian's suites are called by the version that they have.
             (&["mariadb@bullseye", "mariadb@10.11"], &["mariadb-10.5", "mariadb-10.11"]),
             (

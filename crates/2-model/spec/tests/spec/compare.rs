@@ -407,12 +407,14 @@ fn counts_may_have_a_unit_and_intervals_a_target() {
 
 #[test]
 fn release_is_found_by_the_version_that_a_suite_has() {
-    let experiment = valid("mariadb@10.5 postgresql@17 mariadb@trixie postgresql@15");
-    let names_of = ["mariadb-10.5", "postgresql-17", "mariadb-11.8", "postgresql-15"];
+    let line = "mariadb@10.5 postgresql@17 mariadb@trixie postgresql@15 mysql@9.7";
+    let experiment = valid(line);
+    let names_of = ["mariadb-10.5", "postgresql-17", "mariadb-11.8", "postgresql-15", "mysql-9.7"];
     assert_eq!(names(&experiment), names_of);
     let debian = |suite: &str| Some(ReleaseOrigin::Debian { suite: suite.to_owned() });
     assert_eq!(server(&experiment, 0).release, debian("bullseye"));
     assert_eq!(server(&experiment, 1).release, debian("trixie"));
+    assert_eq!(server(&experiment, 4).release, debian("sid"));
     // One that is installed comes first.
     let installed = Some(ReleaseOrigin::Installed { name: "15".to_owned() });
     assert_eq!(server(&experiment, 3).release, installed);
@@ -574,12 +576,6 @@ fn problem_points_at_the_part_of_the_word_and_names_the_nearest_valid_one() {
             "bookworm",
             "Debian's bookworm has no packages of MySQL",
             "of Debian: 9.7 or newer (sid)",
-        ),
-        (
-            "mysql@9.7",
-            "9.7",
-            "no release `9.7` of MySQL is installed or known",
-            "Debian's sid has 9.7 or newer: write `mysql@sid`",
         ),
         ("mysql:/me@host/", "/me@host/", "unknown variant", "write a URL as `mysql://"),
         ("mariadb -m point-qeury*", "point-qeury*", "point-qeury*", "did you mean `point-query*`?"),
