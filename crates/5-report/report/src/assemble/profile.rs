@@ -329,7 +329,7 @@ fn numbered(rows: &[ProfileRow], stacks: &[Stacks; 2]) -> Vec<Numbered> {
 
 /// The part of a row's difference below a caller, with these times, if it is offset there, otherwise 0: if the rest of
 /// the caller certainly differs the other way by at least [`LEAST_OFFSET`] of it, and at least half of that may be the
-/// same time `elsewhere`, in the direction of this sign. Functions that truly differ both ways offset each other too.
+/// same time `elsewhere`. Without the latter, a slower function would be offset by an unrelated one that became faster.
 fn offset_below(
     caller: &ProfileRow,
     row: &ProfileRow,
@@ -346,8 +346,8 @@ fn offset_below(
     if is_offset && elsewhere(sign) >= part.min(rest) / 2.0 { part } else { 0.0 }
 }
 
-/// How much of the difference of a part of what a caller calls may be time that the other side spends in the rest: in
-/// the same innermost functions, or in those that only one side has below the caller.
+/// How much of the difference of a part of what a caller calls, with this sign, may be time that the other side spends
+/// in the rest: in the same innermost functions, or in those that only one side has below the caller.
 fn elsewhere(
     stacks: &[Numbered],
     caller: usize,

@@ -62,8 +62,8 @@ pub struct Run {
 #[command(after_help = "Candidates:\n  \
     SYSTEM                mariadb, mysql, postgresql or sqlite\n  \
     SYSTEM@RELEASE        a release that is installed (postgresql@15) or is fetched:\n                        \
-    of a suite of Debian (mariadb@trixie, mysql@9.7), or of a\n                        \
-    registry (mysql@8.0.33); see `dbdyno list releases`\n  \
+    of a suite of Debian (mariadb@trixie, mysql@9.7), or of\n                        \
+    a registry (mysql@8.0.33); see `dbdyno list releases`\n  \
     SYSTEM:VARIANT        compiled in this way: see `dbdyno list variants`\n  \
     SYSTEM:KEY=VALUE      a key of a candidate in an experiment file, such as\n                        \
     engine=myrocks, durability=strict, program=/a/server\n  \
