@@ -254,9 +254,13 @@ pub(crate) fn difference(
 
 /// Marks functions with what they call of whose difference at least half is offset below their nearest callers that
 /// both sides have. A caller that is marked says nothing about what it calls: the next one does. Functions without what
-/// they call moved with what they call, or to or from it.
+/// they call moved with what they call, or to or from it; those of one side only, to or from such a function below the
+/// same caller.
 fn mark_moved(rows: &mut [ProfileRow], functions: &mut [ProfileRow], stacks: &[Stacks; 2]) {
     let stacks = numbered(rows, stacks);
+    let has_both = |row: &ProfileRow| row.us > 0.0 && row.baseline_us > 0.0;
+    // The caller of each row below which it has most time.
+    let mut callers = vec![(usize::MAX, 0.0); rows.len()];
     loop {
         // CPU time of each row below each caller, of the candidate and the baseline.
         let mut times: BTreeMap<(usize, usize), [f64; 2]> = BTreeMap::new();
@@ -266,14 +270,17 @@ fn mark_moved(rows: &mut [ProfileRow], functions: &mut [ProfileRow], stacks: &[S
                 if let Some(caller) = caller.filter(|caller| *caller != at) {
                     times.entry((at, caller)).or_default()[stack.side] += stack.us;
                 }
-                let ProfileRow { us, baseline_us, moved, .. } = rows[at];
-                if us > 0.0 && baseline_us > 0.0 && !moved {
+                if has_both(&rows[at]) && !rows[at].moved {
                     caller = Some(at);
                 }
             }
         }
         let mut offset = vec![0.0; rows.len()];
+        callers.fill((usize::MAX, 0.0));
         for ((at, caller), times) in times {
+            if times[0] + times[1] > callers[at].1 {
+                callers[at] = (caller, times[0] + times[1]);
+            }
             if rows[at].certain && !rows[at].moved {
                 let is_part = |below: &[usize]| below.contains(&at);
                 let elsewhere = |sign: f64| elsewhere(&stacks, caller, sign, is_part);
@@ -290,14 +297,29 @@ fn mark_moved(rows: &mut [ProfileRow], functions: &mut [ProfileRow], stacks: &[S
             break;
         }
     }
+    let index = |name: &str| rows.iter().position(|one| one.name == name);
+    let mut found: Vec<(usize, f64)> = Vec::new();
     for row in functions.iter_mut().filter(|row| row.certain) {
-        let Some(at) = rows.iter().position(|one| one.name == row.name) else { continue };
+        let Some(at) = index(row.name.as_str()).filter(|at| has_both(&rows[*at])) else { continue };
         let is_part = |below: &[usize]| below.last().is_none_or(|last| *last == at);
         let elsewhere = |sign: f64| elsewhere(&stacks, at, sign, is_part);
+        let caller = if rows[at].moved { callers[at].0 } else { at };
         row.moved = match rows[at].moved {
             true => rows[at].difference() * row.difference() > 0.0,
             false => offset_below(&rows[at], row, [row.us, row.baseline_us], elsewhere) > 0.0,
         };
+        if row.moved {
+            found.push((caller, row.difference()));
+        }
+    }
+    for row in functions.iter_mut().filter(|row| row.certain) {
+        let Some(at) = index(row.name.as_str()).filter(|at| !has_both(&rows[*at])) else {
+            continue;
+        };
+        let us = row.difference();
+        row.moved = found.iter().any(|(caller, other)| {
+            *caller == callers[at].0 && -other * us.signum() >= us.abs() / 2.0
+        });
     }
 }
 
@@ -328,13 +350,14 @@ fn numbered(rows: &[ProfileRow], stacks: &[Stacks; 2]) -> Vec<Numbered> {
 }
 
 /// The part of a row's difference below a caller, with these times, if it is offset there, otherwise 0: if the rest of
-/// the caller certainly differs the other way by at least [`LEAST_OFFSET`] of it, and at least half of that may be the
-/// same time `elsewhere`. Without the latter, a slower function would be offset by an unrelated one that became faster.
+/// the caller certainly differs the other way by at least [`LEAST_OFFSET`] of it, and at least half of that is the same
+/// functions' time `elsewhere`. Time of functions of one side only may be new work: the rest must offset half of it.
+/// Without the latter, a slower function would be offset by an unrelated one that became faster.
 fn offset_below(
     caller: &ProfileRow,
     row: &ProfileRow,
     times: [f64; 2],
-    elsewhere: impl Fn(f64) -> f64,
+    elsewhere: impl Fn(f64) -> [f64; 2],
 ) -> f64 {
     let sign = row.difference().signum();
     let part = ((times[0] - times[1]) * sign).min(row.difference().abs());
@@ -342,18 +365,23 @@ fn offset_below(
     // Variances add up as samples do.
     let share = 1.0 - (times[0] + times[1]) / (caller.us + caller.baseline_us);
     let half_width_us = caller.half_width_us * share.max(0.0).sqrt();
-    let is_offset = part > 0.0 && rest - half_width_us > LEAST_OFFSET * part;
-    if is_offset && elsewhere(sign) >= part.min(rest) / 2.0 { part } else { 0.0 }
+    let least_rest = rest - half_width_us;
+    if part <= 0.0 || least_rest <= LEAST_OFFSET * part {
+        return 0.0;
+    }
+    let [same, with_only] = elsewhere(sign);
+    let known = if least_rest > part / 2.0 { with_only } else { same };
+    if known >= part.min(rest) / 2.0 { part } else { 0.0 }
 }
 
 /// How much of the difference of a part of what a caller calls, with this sign, may be time that the other side spends
-/// in the rest: in the same innermost functions, or in those that only one side has below the caller.
+/// in the rest: in the same innermost functions, and with those that only one side has below the caller.
 fn elsewhere(
     stacks: &[Numbered],
     caller: usize,
     sign: f64,
     is_part: impl Fn(&[usize]) -> bool,
-) -> f64 {
+) -> [f64; 2] {
     // By innermost function: of the part and the rest, of the candidate and the baseline.
     let mut times: BTreeMap<usize, [[f64; 2]; 2]> = BTreeMap::new();
     for Numbered { side, frames, us } in stacks {
@@ -371,7 +399,7 @@ fn elsewhere(
             same += more.min(less).max(0.0);
         }
     }
-    same + f64::max(only_part, 0.0) + f64::max(only_rest, 0.0)
+    [same, same + f64::max(only_part, 0.0) + f64::max(only_rest, 0.0)]
 }
 
 /// The part that some rows have of all differences, without their signs.
@@ -849,7 +877,11 @@ mod tests {
         assert_eq!(moved(&own, &base), [both, both]);
         // What `get` calls is inlined into it.
         let own = [base[0], ("main get", 1_104)];
-        assert_eq!(moved(&own, &base)[1], ["get", "ordinary"]);
+        assert_eq!(moved(&own, &base)[1], ["get", "offsets", "ordinary"]);
+        // Another implementation: new and gone.
+        let own = [base[0], ("main get", 10), ("main get other compute", 1_500)];
+        let base = [base[0], ("main get", 10), ("main get ordinary", 700)];
+        assert_eq!(moved(&own, &base), [vec!["ordinary".to_owned()], Vec::new()]);
     }
 
     #[test]
