@@ -41,7 +41,7 @@ const MARIADB: Plant = Plant {
     function: "row_search_mvcc",
     file: "storage/innobase/row/row0sel.cc",
     statement: "\n\tDBUG_ENTER(\"row_search_mvcc\");\n",
-    rounds: 400,
+    rounds: 1200,
 };
 
 /// A system in whose source a function is made slower.
