@@ -13,7 +13,7 @@ use super::{MicrobenchmarkRun, NumberedCase};
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
 use crate::instance::{Instance, SliceError, running};
-use crate::plan::cases::{ProfiledBlocks, pace, profile_times, slice_length};
+use crate::plan::cases::{ProfiledBlocks, pace, profile_times, profiled_slice};
 use crate::record::Recorder;
 use crate::session::progress::RunEvent;
 
@@ -71,7 +71,7 @@ impl MicrobenchmarkRun<'_> {
     ) -> Result<(), RunError> {
         let experiment = self.context.experiment;
         let schedule = &experiment.schedule;
-        let slice = slice_length(schedule, &case.microbenchmark);
+        let slice = profiled_slice(schedule, &case.microbenchmark);
         if profile_times(experiment, &case.microbenchmark)[0].least > REPORTED {
             recorder.report(RunEvent::SamplingStacks);
         }

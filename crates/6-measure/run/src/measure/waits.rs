@@ -9,7 +9,7 @@ use super::profile::{BLOCKS_OF_START, FIRST_PROFILED};
 use super::{MicrobenchmarkRun, NumberedCase};
 use crate::error::RunError;
 use crate::instance::{Instance, running};
-use crate::plan::cases::{ProfiledBlocks, pace, slice_length};
+use crate::plan::cases::{ProfiledBlocks, pace, profiled_slice};
 use crate::record::Recorder;
 
 impl MicrobenchmarkRun<'_> {
@@ -38,7 +38,7 @@ impl MicrobenchmarkRun<'_> {
             warmup_time: Nanos::ZERO,
             counted_blocks: 0,
             clients: case.clients,
-            slice: slice_length(&experiment.schedule, &case.microbenchmark),
+            slice: profiled_slice(&experiment.schedule, &case.microbenchmark),
             pace: pace(&experiment.schedule),
         };
         let mut blocks = Schedule::new(plan, self.taking_part(instances));

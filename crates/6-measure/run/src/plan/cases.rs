@@ -207,6 +207,12 @@ const MOST_PROFILED: u32 = 4_000;
 /// in a slice.
 const MOST_EXTENDED: u32 = 3;
 
+/// The length of a slice in which stacks are sampled or waits recorded: with the shortest lead-in for its length, and of
+/// the order of those that are measured.
+pub(crate) fn profiled_slice(schedule: &Schedule, microbenchmark: &Microbenchmark) -> Nanos {
+    slice_length(schedule, microbenchmark).max(Nanos::from_millis(20))
+}
+
 /// The blocks of a start in which the stacks of a microbenchmark are sampled, after one of warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProfiledBlocks {
@@ -226,7 +232,7 @@ impl ProfiledBlocks {
         };
         let schedule = &experiment.schedule;
         let time = profiling.time.as_nanos() / u64::from(schedule.restarts.max(1));
-        let slices = slices_in(time, slice_length(schedule, microbenchmark));
+        let slices = slices_in(time, profiled_slice(schedule, microbenchmark));
         let planned = slices.clamp(1, MOST_PROFILED);
         let most = planned.saturating_mul(MOST_EXTENDED).min(MOST_PROFILED);
         Self { planned, most, cpu: Nanos::from_nanos(time) }
@@ -270,7 +276,7 @@ pub(crate) fn profile_times(
     };
     let wanted = |of: fn(&Profiling) -> bool| experiment.profile.as_ref().is_some_and(of);
     let of_waits = if wanted(|profiling| profiling.waits) { blocks.planned + 1 } else { 0 };
-    let slice = slice_length(schedule, microbenchmark);
+    let slice = profiled_slice(schedule, microbenchmark);
     let sampling = |blocks: u32| time(slice, blocks + 1 + of_waits);
     let counting = match wanted(|profiling| profiling.instructions) {
         true => time(instruction_slice(schedule, microbenchmark), INSTRUCTION_BLOCKS),
