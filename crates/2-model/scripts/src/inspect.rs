@@ -190,7 +190,7 @@ mod tests {
             "assert(loadstring(string.dump(function() end)) == nil)",
             "assert(getmetatable(ffi) == false and getmetatable(debug) == false)",
             "for _, lib in pairs(package.loaded) do for _, f in pairs(lib) do assert(type(f) ~= 'cdata') end end",
-            "io.open('/dev/null'):close() os.execute('sleep 0')",
+            "io.open('/dev/null'):close() os.execute('sleep 0') io.popen('sleep 0'):close()",
             "jit.off() ffi.cdef('int usleep(int);') assert(ffi.C.usleep(0) == 0)",
         ] {
             load(&format!("{text} function event() end")).unwrap();

@@ -607,12 +607,12 @@ local WATCHED_EVENTS, asked = 3, 0
 
 -- C functions that scripts declare themselves
 
--- Its callers do so by tail calls: the error is at the line of the script.
-local function sleep(seconds)
+-- Returns the result, or 0. Its callers do so by tail calls: the error is at the line of the script.
+local function sleep(seconds, result)
    if calls.sleep(context, tonumber(seconds)) ~= 0 then
       error("sleeping for 10 minutes without a statement: does it wait for what never happens?", 2)
    end
-   return 0
+   return result or 0
 end
 
 -- The seconds in a structure of seconds and their fraction, of which this many are a second.
@@ -805,15 +805,29 @@ function os.exit(code)
    error(format("the script called os.exit(%s)", code == nil and "" or tostring(code)), 2)
 end
 
-local real_execute = os.execute
 local SLEEP_UNITS = { [""] = 1, s = 1, m = 60, h = 3600, d = 86400 }
-function os.execute(command)
+
+-- The seconds for which a command only sleeps.
+local function sleep_of(command)
    local time, unit = tostring(command):match("^%s*[%w/]*sleep%s+([%d.]+)([smhd]?)%s*$")
-   if tonumber(time) ~= nil then return sleep(tonumber(time) * SLEEP_UNITS[unit]) end
+   return tonumber(time) and tonumber(time) * SLEEP_UNITS[unit]
+end
+
+local real_execute, real_popen, real_open = os.execute, io.popen, io.open
+function os.execute(command)
+   local seconds = sleep_of(command)
+   if seconds then return sleep(seconds) end
    if settings.restricted then error("os.execute" .. NEEDS_RUN, 2) end
    local status = real_execute(command)
    calls.ran_command(context)
    return status
+end
+
+function io.popen(command, mode)
+   local seconds = sleep_of(command)
+   if seconds then return sleep(seconds, real_open("/dev/null", mode)) end
+   if settings.restricted then error("io.popen" .. NEEDS_RUN, 2) end
+   return real_popen(command, mode)
 end
 
 local real_time, real_date = os.time, os.date
@@ -885,10 +899,9 @@ local function restrict()
    for _, name in ipairs({ "remove", "rename", "tmpname", "setlocale" }) do
       os[name] = refused("os." .. name)
    end
-   for _, name in ipairs({ "popen", "output", "tmpfile" }) do
+   for _, name in ipairs({ "output", "tmpfile" }) do
       io[name] = refused("io." .. name)
    end
-   local real_open = io.open
    function io.open(file, mode)
       if mode ~= nil and mode ~= "r" and mode ~= "rb" then error("io.open" .. NEEDS_RUN, 2) end
       return real_open(file, mode)

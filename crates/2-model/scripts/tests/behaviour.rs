@@ -575,6 +575,8 @@ fn client_that_sleeps_suspends_itself_for_that_time() {
            assert(ffi.C.nanosleep(ffi.new('struct timespec', 1, 5), nil) == 0)
            ffi.C.poll(nil, 0, 30)
            os.execute('sleep 0.25')
+           local pipe = io.popen('sleep 0.5')
+           assert(pipe:read('*a') == '' and pipe:close())
         end";
     let mut host = Fake::default();
     let mut client = start(text, &mut host).unwrap();
@@ -583,7 +585,7 @@ fn client_that_sleeps_suspends_itself_for_that_time() {
     while client.event(&mut host).unwrap() == Progress::Sleeping {
         slept.push(client.sleep_time().as_nanos());
     }
-    assert_eq!(slept, [1_500_000, 1_000_000_005, 30_000_000, 250_000_000]);
+    assert_eq!(slept, [1_500_000, 1_000_000_005, 30_000_000, 250_000_000, 500_000_000]);
 }
 
 /// A host of several clients, on which a statement is seen by the others.
