@@ -69,8 +69,10 @@ pub(crate) struct Context {
     takes_turns: bool,
     /// The seed of the next block, and the position of its unique values.
     pub next_block: Option<(Seed, u32)>,
-    /// The time that scripts see, in seconds since 1970.
+    /// When the block began, in seconds since 1970. What the script has slept since then is added to the time that it
+    /// sees: the same calls give the same times.
     pub time: f64,
+    pub slept: Duration,
 }
 
 #[derive(Default)]
@@ -114,6 +116,7 @@ impl Context {
             takes_turns,
             next_block: None,
             time: START_TIME,
+            slept: Duration::ZERO,
         }
     }
 
@@ -551,7 +554,7 @@ extern "C" fn more_events(context: &mut Context) -> i32 {
 }
 
 extern "C" fn time(context: &mut Context) -> f64 {
-    context.time
+    context.time + context.slept.as_secs_f64()
 }
 
 /// Whether a new script has run for too long without a sign of life. Others run in between: it may wait for them.
@@ -608,6 +611,7 @@ extern "C" fn sleep(context: &mut Context, seconds: f64) -> i32 {
     if before > MOST_SLEEP {
         return 1;
     }
+    context.slept = context.slept.saturating_add(time);
     context.suspend_to_sleep(time);
     0
 }

@@ -113,7 +113,7 @@ impl Client {
         // SAFETY: the state does not run, so that nothing else uses the context.
         let context = unsafe { &mut *self.state.context() };
         context.next_block = Some((seed, first_unique));
-        context.time = time;
+        (context.time, context.slept) = (time, Duration::ZERO);
     }
 
     pub fn unique_position(&self) -> UniquePosition {

@@ -582,10 +582,19 @@ end
 
 -- Limits: while a script is new, code is interpreted and its time is checked.
 
+local asked_time = false
+
 local function check_time()
-   if calls.overdue(context) ~= 0 then
-      error("still running without a statement: an endless loop?", 2)
+   if calls.overdue(context) == 0 then return end
+   -- The line of the script, also within a function of this file that it calls.
+   local level = 2
+   local frame = debug.getinfo(level, "S")
+   while frame ~= nil and (frame.source == "=dbdyno" or frame.what == "C") do
+      level = level + 1
+      frame = debug.getinfo(level, "S")
    end
+   local reason = asked_time and " os.time() advances only while the script sleeps" or ""
+   error("still running without a statement: an endless loop?" .. reason, level)
 end
 
 local function watch()
@@ -833,7 +842,8 @@ end
 local real_time, real_date = os.time, os.date
 function os.time(given)
    if given ~= nil then return real_time(given) end
-   return calls.time(context)
+   asked_time = true
+   return math.floor(calls.time(context))
 end
 function os.date(pattern, time)
    return real_date(pattern or "%c", time or calls.time(context))

@@ -398,11 +398,34 @@ fn same_seed_gives_the_same_block() {
 }
 
 #[test]
+fn time_advances_by_what_the_script_sleeps() {
+    let text = "
+        ffi.cdef('int usleep(unsigned int);')
+        function event()
+           local start, sleeps = os.time(), 0
+           while os.time() < start + 1 do ffi.C.usleep(1000) sleeps = sleeps + 1 end
+           io.popen('sleep 0.75'):close()
+           print(sleeps, os.time() - start, os.date('!%S'))
+        end";
+    let mut host = Fake::default();
+    let mut client = start(text, &mut host).unwrap();
+    for _ in 0..2 {
+        client.start_block(Seed::of(&[1]), 0, START_TIME + 7.0);
+        for _ in 0..2 {
+            while client.event(&mut host).unwrap() == Progress::Sleeping {}
+        }
+    }
+    let block = ["1000\t1\t08", "250\t1\t09"];
+    assert_eq!(host.printed, [block, block].concat());
+}
+
+#[test]
 fn endless_loop_is_reported_with_its_line() {
     let limited = Setup { time_limit: Duration::from_millis(50), ..setup() };
     for text in [
         "\nwhile true do end",
         "function thread_init()\n while true do end end function event() end",
+        "local start = os.time() while os.time() <= start do end",
         "function event() pcall(function()\n local i = 0 while true do i = i + 1 end end)\n while true do end end",
     ] {
         let mut host = Fake::default();
@@ -419,6 +442,7 @@ fn endless_loop_is_reported_with_its_line() {
         let message = error.to_string();
         assert!(message.starts_with("my.lua:"), "{message}");
         assert!(message.contains("an endless loop?"), "{message}");
+        assert_eq!(message.contains("os.time() advances only"), text.contains("os.time"));
     }
 }
 
