@@ -808,7 +808,19 @@ function output:flush() return self end
 function output:setvbuf() return true end
 function output:close() return true end
 io.stdout, io.stderr = output, output
-function io.write(...) return output:write(...) end
+
+local default_output = output
+function io.output(file)
+   if type(file) == "string" then
+      local opened, problem = io.open(file, "w")
+      if opened == nil then error(problem, 2) end
+      file = opened
+   end
+   default_output = file or default_output
+   return default_output
+end
+function io.write(...) return default_output:write(...) end
+function io.close(file) return (file or default_output):close() end
 
 function os.exit(code)
    error(format("the script called os.exit(%s)", code == nil and "" or tostring(code)), 2)

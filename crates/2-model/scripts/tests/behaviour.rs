@@ -460,6 +460,28 @@ fn output_goes_to_the_host_and_exit_is_an_error() {
 }
 
 #[test]
+fn output_goes_to_the_file_that_io_output_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    let text = format!(
+        "function event()
+           io.output('{}'):write('a')
+           io.write('b')
+           io.close()
+           io.output(io.stdout):write('c')
+           io.write('d')
+           print(pcall(io.output, '/no/such/file'))
+        end",
+        file.display()
+    );
+    let mut host = Fake::default();
+    start(&text, &mut host).unwrap().event(&mut host).unwrap();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "ab");
+    let problem = "false\t/no/such/file: No such file or directory";
+    assert_eq!(host.printed, ["c", "d", problem]);
+}
+
+#[test]
 fn errors_before_the_first_event_are_reported() {
     let mut host = Fake::default();
     for (text, expected) in [
