@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use corosensei::Yielder;
 
+use crate::files::MISSING;
 use crate::host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
 use crate::random::{Random, Seed};
 
@@ -270,6 +271,7 @@ calls! {
     restarted: extern "C" fn(&mut Context),
     sleep: extern "C" fn(&mut Context, f64) -> i32,
     ran_command: extern "C" fn(&mut Context),
+    file: unsafe extern "C" fn(&mut Context, *const u8, usize, i32) -> i32,
 }
 
 extern "C" fn uniform_uint64(context: &mut Context) -> u64 {
@@ -619,6 +621,17 @@ extern "C" fn sleep(context: &mut Context, seconds: f64) -> i32 {
 /// Notes that a command of the operating system has run, in which time passed.
 extern "C" fn ran_command(context: &mut Context) {
     context.signs_of_life += 1;
+}
+
+/// The result of [`RecordedFiles::access`](crate::RecordedFiles::access) for a script that is only recorded.
+///
+/// # Safety
+/// `name` has `len` bytes.
+unsafe extern "C" fn file(context: &mut Context, name: *const u8, len: usize, access: i32) -> i32 {
+    // SAFETY: the prelude passes a string.
+    let name = unsafe { text_of(name, len) };
+    let files = context.host().and_then(|host| host.files());
+    files.map_or(MISSING, |files| files.access(name, access))
 }
 
 /// A parameter as the prelude binds it.

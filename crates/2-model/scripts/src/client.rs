@@ -304,8 +304,8 @@ impl State {
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
         // Only LuaJIT with pointers of 32 bits has none.
         let _ = lua.set_memory_limit(MOST_MEMORY);
-        let main =
-            Self::prelude(&lua, &calls, source, setup, (&options, general), (command, used))?;
+        let used = (command, used, host.files().is_some());
+        let main = Self::prelude(&lua, &calls, source, setup, (&options, general), used)?;
         let state = Self { main, lua, _calls: calls, context };
         state.enter(host);
         let loaded = state.load(source);
@@ -320,7 +320,7 @@ impl State {
         source: &Source,
         setup: &Setup,
         (options, general): (&Options, Vec<(&'static str, General)>),
-        (command, used): (&str, Use),
+        (command, used, recorded): (&str, Use, bool),
     ) -> mlua::Result<Table> {
         let settings = lua.create_table()?;
         settings.set("client", setup.client)?;
@@ -330,6 +330,7 @@ impl State {
         settings.set("storage_engine", setup.storage_engine.as_deref())?;
         settings.set("command", command)?;
         settings.set("restricted", setup.restricted)?;
+        settings.set("recorded", recorded)?;
         settings.set("path", source.path.as_ref().unwrap_or(&source.name).as_str())?;
         settings.set("connects", used != Use::Inspection)?;
         settings.set("is_command", used == Use::Command)?;

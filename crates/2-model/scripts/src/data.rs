@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::calls::Progress;
 use crate::client::{Client, Setup, prepare};
+use crate::files::RecordedFiles;
 use crate::host::{
     Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,
     seems_to_return_rows,
@@ -105,13 +106,15 @@ impl FirstStatements {
             let mut recorder = AnsweringRecorder::new(Answers::OneRow, &is_enough, &mut add);
             // An error ends it early.
             let _ = prepare(source, &setup, &mut recorder);
-            first.of_events.extend(events(source, &Setup { options: of_events.clone(), ..setup }));
+            let files = recorder.files;
+            let setup = Setup { options: of_events.clone(), ..setup };
+            first.of_events.extend(events(source, &setup, files));
         }
         first
     }
 }
 
-fn events(source: &Source, setup: &Setup) -> Vec<String> {
+fn events(source: &Source, setup: &Setup, files: RecordedFiles) -> Vec<String> {
     let statements = RefCell::new(Vec::new());
     let bytes = Cell::new(0);
     let is_enough = || bytes.get() > BYTES;
@@ -121,7 +124,8 @@ fn events(source: &Source, setup: &Setup) -> Vec<String> {
             statements.borrow_mut().push(sql.to_owned());
         }
     };
-    let mut recorder = AnsweringRecorder::new(Answers::OneRow, &is_enough, &mut add);
+    let recorder = AnsweringRecorder::new(Answers::OneRow, &is_enough, &mut add);
+    let mut recorder = AnsweringRecorder { files, ..recorder };
     if let Ok(mut client) = Client::start(source, setup, &mut recorder) {
         // Those of `thread_init`.
         statements.borrow_mut().clear();
@@ -135,7 +139,7 @@ fn events(source: &Source, setup: &Setup) -> Vec<String> {
     statements.into_inner()
 }
 
-/// Executes nothing, and passes the statements on.
+/// Executes nothing, changes no files, and passes the statements on.
 struct AnsweringRecorder<'a> {
     answers: Answers,
     cancelled: &'a dyn Fn() -> bool,
@@ -145,6 +149,7 @@ struct AnsweringRecorder<'a> {
     row: bool,
     queries: bool,
     queries_in_a_row: u32,
+    files: RecordedFiles,
 }
 
 impl<'a> AnsweringRecorder<'a> {
@@ -153,8 +158,9 @@ impl<'a> AnsweringRecorder<'a> {
         cancelled: &'a dyn Fn() -> bool,
         add: &'a mut dyn FnMut(&str),
     ) -> Self {
-        let prepared = Recorder::default();
-        Self { answers, cancelled, add, prepared, row: false, queries: false, queries_in_a_row: 0 }
+        let (prepared, files) = (Recorder::default(), RecordedFiles::default());
+        let (row, queries, queries_in_a_row) = (false, false, 0);
+        Self { answers, cancelled, add, prepared, row, queries, queries_in_a_row, files }
     }
 
     fn send(&mut self, sql: &str) -> Sent {
@@ -194,6 +200,10 @@ impl Host for AnsweringRecorder<'_> {
     fn take_rows(&mut self) -> Rows {
         let row = vec![Some(b"1".to_vec()); COLUMNS];
         if std::mem::take(&mut self.row) { vec![row] } else { Rows::new() }
+    }
+
+    fn files(&mut self) -> Option<&mut RecordedFiles> {
+        Some(&mut self.files)
     }
 }
 
@@ -340,6 +350,69 @@ mod tests {
         assert_eq!(first.of_prepare, ["CREATE TABLE t (a INT)"; 2]);
         assert_eq!(first.of_events[..2], ["SELECT a FROM t", "UPDATE t SET a = 2"]);
         assert_eq!(first.of_events.len(), 2 * 2 * EVENTS as usize);
+    }
+
+    #[test]
+    fn recorded_script_reads_the_files_that_it_wrote_and_leaves_those_on_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["state", "log"] {
+            std::fs::write(directory.path().join(name), "old").unwrap();
+        }
+        let text = format!(
+            "ffi.cdef('int system(const char *);')
+            local at = '{}/'
+            local function read(name)
+               local file = io.open(at .. name)
+               return file and file:read('*a')
+            end
+            function prepare()
+               local con = sysbench.sql.driver():connect()
+               local file = io.open(at .. 'state', 'w')
+               file:write(con:query_row('SELECT MAX(id) FROM t'), '\\n')
+               file:close()
+               file = io.open(at .. './log', 'a+') file:write(' and new') file:close()
+               assert(read('log') == 'old and new' and io.lines(at .. 'log')() == 'old and new')
+               file = io.open(at .. 'log', 'r+') file:write('OLD') file:close()
+               assert(os.rename(at .. 'log', at .. 'moved'))
+               assert(read('log') == nil and read('moved') == 'OLD and new')
+               assert(os.remove(at .. 'moved') and not os.remove(at .. 'moved'))
+               assert(not io.open(at .. 'moved', 'r+') and not os.rename(at .. 'log', at .. 'moved'))
+               io.output(at .. 'output') io.write('a') io.close()
+               assert(read('output') == 'a')
+               local name = os.tmpname()
+               assert(os.remove(name) and io.open(name) == nil)
+               assert(os.execute('touch ' .. at .. 'touched') == 0)
+               assert(io.popen('touch ' .. at .. 'touched'):read() == nil)
+               assert(not pcall(function() ffi.C.system('touch ' .. at .. 'touched') end))
+               con:query('END')
+            end
+            function thread_init()
+               con = sysbench.sql.driver():connect()
+               last = tonumber(io.open(at .. 'state'):read('*l'))
+            end
+            function event() con:query('SELECT k FROM t WHERE id = ' .. last) end
+            function thread_done()
+               os.execute('touch ' .. at .. 'touched')
+               os.remove(at .. 'state')
+               io.open(at .. 'log', 'w')
+            end",
+            directory.path().display()
+        );
+        let source = Source::new("a.lua", text, |_| None).unwrap();
+        let first = FirstStatements::of(&source, &Options::new(), &Options::new());
+        let of_prepare = ["SELECT MAX(id) FROM t", "END"];
+        assert_eq!(first.of_prepare, [of_prepare, of_prepare].concat());
+        assert_eq!(first.of_events[0], "SELECT k FROM t WHERE id = 1");
+        let files = std::fs::read_dir(directory.path()).unwrap();
+        let mut files: Vec<(String, String)> = files
+            .map(|file| {
+                let file = file.unwrap();
+                let text = std::fs::read_to_string(file.path()).unwrap();
+                (file.file_name().into_string().unwrap(), text)
+            })
+            .collect();
+        files.sort();
+        assert_eq!(files, ["log", "state"].map(|name| (name.to_owned(), "old".to_owned())));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::files::RecordedFiles;
+
 /// The driver that a script sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
@@ -106,6 +108,11 @@ pub trait Host {
 
     /// Waits while all clients sleep. Nothing to do where nothing is executed.
     fn sleep(&mut self, _time: Duration) {}
+
+    /// What the script changes instead of files, if it must change nothing: it runs no commands then.
+    fn files(&mut self) -> Option<&mut RecordedFiles> {
+        None
+    }
 
     fn close(&mut self, _statement: u32) {}
 

@@ -7,6 +7,7 @@ mod calls;
 mod client;
 mod data;
 mod error;
+mod files;
 mod host;
 mod inspect;
 mod options;
@@ -18,6 +19,7 @@ pub use calls::{Progress, START_TIME};
 pub use client::{Client, Setup, init, prepare, take_turns};
 pub use data::{DataKey, FirstStatements, data_key};
 pub use error::ScriptError;
+pub use files::RecordedFiles;
 pub use host::{
     Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,
     replace_placeholders, seems_to_return_rows, with_values,

@@ -65,6 +65,7 @@ typedef struct {
   void (*restarted)(void *);
   int32_t (*sleep)(void *, double);
   void (*ran_command)(void *);
+  int32_t (*file)(void *, const char *, size_t, int32_t);
 } dbdyno_calls;
 
 typedef struct dbdyno_no_result dbdyno_no_result;
@@ -839,6 +840,7 @@ function os.execute(command)
    local seconds = sleep_of(command)
    if seconds then return sleep(seconds) end
    if settings.restricted then error("os.execute" .. NEEDS_RUN, 2) end
+   if settings.recorded then return 0 end
    local status = real_execute(command)
    calls.ran_command(context)
    return status
@@ -848,6 +850,7 @@ function io.popen(command, mode)
    local seconds = sleep_of(command)
    if seconds then return sleep(seconds, real_open("/dev/null", mode)) end
    if settings.restricted then error("io.popen" .. NEEDS_RUN, 2) end
+   if settings.recorded then return real_open("/dev/null", mode) end
    return real_popen(command, mode)
 end
 
@@ -902,13 +905,77 @@ local function guarded(work)
    return problem
 end
 
+local function refused(name)
+   return function() error(name .. NEEDS_RUN, 2) end
+end
+
+-- A script that is only recorded runs no commands. In place of the files that it writes, renames or removes are files
+-- without a name, which the same recording reads.
+
+local READ, REMOVE, REPLACE, CHANGE = 0, 1, 2, 3
+local UNCHANGED = -2
+
+local function keep_files()
+   local real_lines, real_input, compile_file = io.lines, io.input, real_loadfile
+
+   -- The name of what is in place of a file after this access.
+   local function place(name, access)
+      name = tostring(name)
+      local file = calls.file(context, name, #name, access)
+      return file == UNCHANGED and name or "/proc/self/fd/" .. file
+   end
+
+   function io.open(name, mode)
+      mode = mode or "r"
+      if mode:find("r") then
+         local file, problem, code = real_open(place(name, READ))
+         if file == nil or not mode:find("+", 1, true) then return file, problem, code end
+         file:close()
+      end
+      return real_open(place(name, mode:find("w") and REPLACE or CHANGE), mode)
+   end
+   function io.lines(name, ...) return real_lines(name and place(name, READ), ...) end
+   function io.input(file) return real_input(type(file) == "string" and place(file, READ) or file) end
+   function real_loadfile(file, ...) return compile_file(file and place(file, READ), ...) end
+
+   function os.remove(name)
+      local file, problem, code = io.open(name)
+      if file == nil then return nil, problem, code end
+      file:close()
+      place(name, REMOVE)
+      return true
+   end
+   function os.rename(from, to)
+      local file, problem, code = io.open(from)
+      if file == nil then return nil, problem, code end
+      local copy = io.open(to, "w")
+      copy:write(file:read("*a"))
+      copy:close()
+      file:close()
+      return os.remove(from)
+   end
+   function os.tmpname()
+      local number, name = 0, nil
+      repeat
+         number = number + 1
+         name = "/tmp/lua_" .. number
+      until io.open(name) == nil
+      io.open(name, "w"):close()
+      return name
+   end
+
+   local changing = { "system", "popen", "fopen", "open", "creat", "unlink", "remove", "rename", "mkdir", "rmdir" }
+   for _, name in ipairs(changing) do
+      C[name] = refused("ffi.C." .. name)
+   end
+end
+
+if settings.recorded then keep_files() end
+
 -- A restricted script has nothing with which it could execute or change anything outside of its state: no commands, no
 -- files but for reading, no memory and code of this process. What is not text could be such code, too.
 
 local function restrict()
-   local function refused(name)
-      return function() error(name .. NEEDS_RUN, 2) end
-   end
    -- A library with these functions; the others are refused.
    local function stub(name, functions)
       return setmetatable(functions, {
