@@ -25,6 +25,11 @@ pub type Postgres = ServerEngine<PostgresDialect>;
 #[derive(Clone, Debug)]
 pub struct PostgresDialect;
 
+/// Adds the schema of the tables to a candidate's `search_path` that does not lead to it.
+const ADD_PUBLIC: &str = "SELECT set_config('search_path', \
+    concat_ws(', ', nullif(current_setting('search_path'), ''), 'public'), false) \
+    WHERE 'public' <> ALL (current_schemas(false))";
+
 impl Dialect for PostgresDialect {
     type Connection = PostgresConnection;
 
@@ -55,6 +60,8 @@ impl Dialect for PostgresDialect {
         }
         if !settings.is_private() {
             connection.run(&format!("SET search_path TO {}", quoted_name(schema)))?;
+        } else if purpose != Purpose::Inspect {
+            connection.run(ADD_PUBLIC)?;
         }
         Ok(connection)
     }

@@ -341,13 +341,16 @@ fn shown_settings_are_applied() {
         ("synchronous_commit", "on"),
         ("work_mem", "5MB"),
         ("data_checksums", "on"),
-        ("search_path", "\"it's\""),
+        ("search_path", "\"it's\", public"),
         ("server_encoding", "UTF8"),
         ("listen_addresses", ""),
         ("jit", "off"),
     ] {
         assert_eq!(value(&mut connection, &format!("SHOW {name}")), expected, "{name}");
     }
+    // The tables are found although the path does not lead to them.
+    load(&engine, &mut engine.connect_to_administer().unwrap());
+    engine.warm(&mut connection, &tables()).unwrap();
     // All settings were applied with the values shown.
     let (mut taken, settings) = (0, plan.settings());
     for (name, value) in settings.iter().filter(|(name, _)| name != "data_checksums") {
