@@ -42,7 +42,9 @@ impl Dialect for MySqlDialect {
         let target = Target { database: Some(settings.schema.clone()), ..settings.target.clone() };
         let mut connection = MySqlConnection::connect(&target, settings.statements)?;
         session::set_up(&mut connection, purpose)?;
-        set_table_charset(&mut connection)?;
+        if purpose != Purpose::Administer {
+            set_table_charset(&mut connection)?;
+        }
         if let (Purpose::SetUp, Some(engine)) = (purpose, settings.engine.map(engine_name)) {
             connection.run(&format!("SET SESSION default_storage_engine = {engine}"))?;
         }

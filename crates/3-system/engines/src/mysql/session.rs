@@ -58,6 +58,10 @@ pub(crate) fn set_up(connection: &mut MySqlConnection, purpose: Purpose) -> Resu
         settings.iter().map(|(name, value)| format!("SESSION {name} = {value}")).collect();
     connection.run(&format!("SET {}", all.join(", ")))?;
     connection.run("SET SESSION TRANSACTION READ WRITE")?;
+    if purpose == Purpose::Administer {
+        // Names of tables may have characters that are not in the tables' character set.
+        connection.run("SET NAMES utf8mb4")?;
+    }
     let optional = match purpose {
         Purpose::Inspect | Purpose::Measure => &[][..],
         Purpose::SetUp => &LIMITS[..],

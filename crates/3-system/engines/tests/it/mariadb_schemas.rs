@@ -243,3 +243,25 @@ fn tables_of_a_setup_script_belong_to_the_run() {
         assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
     });
 }
+
+#[test]
+fn names_of_tables_may_be_outside_of_the_tables_character_set() {
+    on_server(|server, owner| {
+        let ours = of_run(server, 1);
+        ours.create_schema().unwrap();
+        owner.run("ALTER DATABASE dbdyno CHARACTER SET latin1").unwrap();
+        let mut setup = ours.connect_for_setup().unwrap();
+        setup.run("SET NAMES utf8mb4").unwrap();
+        let sql = "CREATE TABLE `größe_表` (id INT PRIMARY KEY)";
+        ours.run_setup(&mut setup, sql, TableCreation::Named("größe_表")).unwrap();
+        let mut admin = ours.connect_to_administer().unwrap();
+        let listed = ours.table_names(&mut admin).unwrap();
+        assert_eq!(listed, ["größe_表"]);
+        ours.settle(&mut admin).unwrap();
+        ours.warm_own(&mut admin, &listed).unwrap();
+        // What is measured is not converted.
+        let charset = ours.connect().unwrap().query("SELECT @@character_set_client").unwrap();
+        assert_eq!(charset[0][0].as_deref(), Some("latin1"));
+        assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    });
+}
