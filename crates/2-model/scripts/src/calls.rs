@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use corosensei::Yielder;
 
 use crate::files::MISSING;
-use crate::host::{Host, Outcome, Rows, Sent, SqlError, SqlErrorKind, Value};
+use crate::host::{Host, Outcome, ParameterType, Rows, Sent, SqlError, SqlErrorKind, Value};
 use crate::random::{Random, Seed};
 
 /// What a suspended client continues with.
@@ -247,7 +247,7 @@ calls! {
     unique: extern "C" fn(&mut Context) -> u32,
     text: unsafe extern "C" fn(&mut Context, *const u8, *mut u8, usize),
     prepare: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
-    bind: unsafe extern "C" fn(&mut Context, i32, *const Parameter, usize),
+    bind: unsafe extern "C" fn(&mut Context, i32, *const Parameter, usize) -> i32,
     execute: extern "C" fn(&mut Context, i32) -> f64,
     close: extern "C" fn(&mut Context, i32),
     query: unsafe extern "C" fn(&mut Context, *const u8, usize) -> i32,
@@ -354,10 +354,17 @@ unsafe extern "C" fn bind(
     statement: i32,
     parameters: *const Parameter,
     count: usize,
-) {
-    if let Some(bound) = context.bound.get_mut(statement as usize) {
-        // SAFETY: the prelude passes an array of this size.
-        *bound = unsafe { std::slice::from_raw_parts(parameters, count) }.to_vec();
+) -> i32 {
+    let Some(bound) = context.bound.get_mut(statement as usize) else { return OK };
+    // SAFETY: the prelude passes an array of this size.
+    *bound = unsafe { std::slice::from_raw_parts(parameters, count) }.to_vec();
+    let types: Vec<ParameterType> = bound.iter().map(Parameter::declared_type).collect();
+    match context.host().map(|host| host.bind(statement as u32, &types)) {
+        Some(Err(error)) => {
+            context.error = error;
+            FAILED
+        }
+        Some(Ok(())) | None => OK,
     }
 }
 
@@ -650,6 +657,14 @@ const DOUBLE: i32 = 6;
 const TEXT: i32 = 12;
 
 impl Parameter {
+    const fn declared_type(&self) -> ParameterType {
+        match self.kind {
+            TEXT => ParameterType::Text,
+            DOUBLE => ParameterType::Double,
+            _ => ParameterType::Int,
+        }
+    }
+
     /// What its buffers contain.
     ///
     /// # Safety
@@ -661,13 +676,13 @@ impl Parameter {
             if *self.is_null != 0 {
                 return Value::Null;
             }
-            match self.kind {
-                TEXT => {
+            match self.declared_type() {
+                ParameterType::Text => {
                     let len = (*self.data_len).min(self.max_len) as usize;
                     Value::Text(std::slice::from_raw_parts(self.buffer, len))
                 }
-                DOUBLE => Value::Double(self.buffer.cast::<f64>().read()),
-                _ => Value::Int(self.buffer.cast::<i64>().read()),
+                ParameterType::Double => Value::Double(self.buffer.cast::<f64>().read()),
+                ParameterType::Int => Value::Int(self.buffer.cast::<i64>().read()),
             }
         }
     }

@@ -30,6 +30,14 @@ pub enum Value<'a> {
     Text(&'a [u8]),
 }
 
+/// The declared type of a parameter. sysbench widens all types to these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterType {
+    Int,
+    Double,
+    Text,
+}
+
 /// Rows of a query as text; NULL is `None`.
 pub type Rows = Vec<Vec<Option<Vec<u8>>>>;
 
@@ -77,6 +85,11 @@ pub enum Sent {
 pub trait Host {
     /// Prepares a statement with `?` for each parameter.
     fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError>;
+
+    /// Receives the types of a prepared statement's parameters, each time that the script binds some.
+    fn bind(&mut self, _statement: u32, _types: &[ParameterType]) -> Result<(), SqlError> {
+        Ok(())
+    }
 
     /// Executes a prepared statement.
     fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent;

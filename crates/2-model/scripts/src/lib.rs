@@ -21,7 +21,7 @@ pub use data::{DataKey, FirstStatements, data_key};
 pub use error::ScriptError;
 pub use files::RecordedFiles;
 pub use host::{
-    Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,
+    Driver, Host, Outcome, ParameterType, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,
     replace_placeholders, seems_to_return_rows, with_values,
 };
 pub use inspect::{check_in_run, inspect, only_reads};

@@ -41,7 +41,7 @@ typedef struct {
   uint32_t (*unique)(void *);
   void (*text)(void *, const char *, uint8_t *, size_t);
   int32_t (*prepare)(void *, const char *, size_t);
-  void (*bind)(void *, int32_t, const dbdyno_parameter *, size_t);
+  int32_t (*bind)(void *, int32_t, const dbdyno_parameter *, size_t);
   double (*execute)(void *, int32_t);
   void (*close)(void *, int32_t);
   int32_t (*query)(void *, const char *, size_t);
@@ -315,7 +315,7 @@ function statement:bind_param(...)
    end
    -- The buffers live as long as the statement.
    self.given = given
-   calls.bind(context, self.id, bound, count)
+   if calls.bind(context, self.id, bound, count) ~= OK then fail(self.connection, self.sql) end
    return 0
 end
 

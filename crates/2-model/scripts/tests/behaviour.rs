@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dbdyno_scripts::{
-    Access, Client, Driver, Host, Options, Outcome, Progress, Rows, START_TIME, ScriptError, Seed,
-    Sent, Setup, Source, SqlError, SqlErrorKind, UniquePosition, Value, Version, init, inspect,
-    prepare, take_turns, text_of,
+    Access, Client, Driver, Host, Options, Outcome, ParameterType, Progress, Rows, START_TIME,
+    ScriptError, Seed, Sent, Setup, Source, SqlError, SqlErrorKind, UniquePosition, Value, Version,
+    init, inspect, prepare, take_turns, text_of,
 };
 
 /// A host whose answers are given in advance; without one, statements succeed.
@@ -19,6 +19,9 @@ struct Fake {
     /// Whether answers are given later, by `resume`.
     waits: bool,
     statements: Vec<String>,
+    /// The last types of parameters, and the error of the next ones.
+    types: Vec<ParameterType>,
+    refuses: Option<SqlError>,
     /// The last statement as it was sent.
     last: Vec<u8>,
     more: VecDeque<Outcome>,
@@ -40,6 +43,11 @@ impl Host for Fake {
     fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
         self.statements.push(format!("prepare {}", String::from_utf8_lossy(sql)));
         Ok(0)
+    }
+
+    fn bind(&mut self, _: u32, types: &[ParameterType]) -> Result<(), SqlError> {
+        self.types = types.to_vec();
+        self.refuses.take().map_or(Ok(()), Err)
     }
 
     fn execute(&mut self, _: u32, values: &[Value<'_>]) -> Sent {
@@ -305,6 +313,21 @@ fn parameters_have_their_types() {
     let expected =
         format!("{:?}", [Value::Int(-7), Value::Double(1.5), Value::Text(b"longe"), Value::Null]);
     assert_eq!(host.statements[1], expected);
+    let (int, text) = (ParameterType::Int, ParameterType::Text);
+    assert_eq!(host.types, [int, ParameterType::Double, text, int]);
+}
+
+#[test]
+fn refused_parameters_are_an_error_of_bind_param() {
+    let text = "function thread_init()
+           local stmt = sysbench.sql.driver():connect():prepare('SELECT ?')
+           stmt:bind_param(stmt:bind_create(sysbench.sql.type.INT))
+        end
+        function event() end";
+    let refuses = failure(0, SqlErrorKind::Failed).err();
+    let mut host = Fake { refuses, ..Fake::default() };
+    let error = start(text, &mut host).err().unwrap().to_string();
+    assert_eq!(error, "my.lua:3: Deadlock found (SQLSTATE '40001') in: SELECT ?");
 }
 
 #[test]

@@ -494,9 +494,9 @@ function event() con:query('SELECT 1') end
 function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
 
     /// A client that has started the script.
-    fn client(script: &str, seed: u64) -> Client<FakeConnection> {
+    fn client(driver: Driver, script: &str, seed: u64) -> Client<FakeConnection> {
         let scripts = Some(ScriptTarget {
-            driver: Driver::MySql,
+            driver,
             storage_engine: None,
             access: vec![Arc::default()],
             connections: 1,
@@ -516,7 +516,7 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
 
     #[test]
     fn script_ends_with_its_thread_done() {
-        let mut client = client(SCRIPT, 5);
+        let mut client = client(Driver::MySql, SCRIPT, 5);
         let request = SliceRequest::of(Quota::Events(2));
         client.slice::<MonotonicTicks>(request).unwrap();
         client.free_statements();
@@ -524,6 +524,32 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
         assert_eq!(client.connection().texts, expected);
         client.end_script();
         assert_eq!(client.connection().texts.len(), 3, "it has ended");
+    }
+
+    #[test]
+    fn postgresql_prepares_with_declared_types_or_with_inferred_ones() {
+        const SCRIPT: &str = "
+function thread_init()
+   con = sysbench.sql.driver():connect()
+   local kind = sysbench.sql.type
+   for _, one in ipairs({ kind.INT, kind.FLOAT, kind.CHAR }) do
+      local statement = con:prepare('SELECT 1 + ?')
+      statement:bind_param(statement:bind_create(one, 9))
+   end
+   con:prepare('SELECT 2 + ?'):execute()
+end
+function event() end";
+        let prepared = |driver| client(driver, SCRIPT, 5).connection().texts.clone();
+        let expected = [
+            "SELECT 1 + CAST(? AS bigint)",
+            "SELECT 1 + CAST(? AS double precision)",
+            "SELECT 1 + CAST(? AS varchar)",
+            "SELECT 1 + ?",
+            "SELECT 2 + ?",
+        ];
+        assert_eq!(prepared(Driver::PostgreSql), expected);
+        let inferred = ["SELECT 1 + ?", "SELECT 1 + ?", "SELECT 1 + ?", "SELECT 2 + ?"];
+        assert_eq!(prepared(Driver::MySql), inferred);
     }
 
     #[test]
@@ -536,7 +562,7 @@ end
 function init() draw() end
 function thread_init() draw() end
 function event() end";
-        let drawn = |seed| client(SCRIPT, seed).connection().texts.clone();
+        let drawn = |seed| client(Driver::MySql, SCRIPT, seed).connection().texts.clone();
         assert_eq!(drawn(5), drawn(5));
         let mut all = [drawn(5), drawn(6)].concat();
         all.sort();

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use dbdyno_drivers::{
-    Answer, Connection, Error, ErrorKind, NonBlockingConnection, Param, Params, Received,
-    StatementId,
+    Answer, Connection, Error, ErrorCode, ErrorKind, NonBlockingConnection, Param, Params,
+    Received, StatementId,
 };
 
-/// Every statement returns one row with the sum of the parameters.
+/// Every statement returns one row with the sum of the parameters. It cannot be prepared with texts as parameters.
 pub(crate) struct FakeConnection {
     stream: UnixStream,
     read: Vec<u8>,
@@ -102,8 +102,19 @@ impl Connection for FakeConnection {
         "BEGIN"
     }
 
-    fn prepare(&mut self, _: impl AsRef<[u8]>) -> Result<StatementId, Error> {
-        Ok(StatementId::default())
+    fn prepare(&mut self, sql: impl AsRef<[u8]>) -> Result<StatementId, Error> {
+        let sql = String::from_utf8_lossy(sql.as_ref()).into_owned();
+        let is_refused = sql.contains("AS varchar");
+        self.texts.push(sql);
+        match is_refused {
+            true => Err(Error {
+                doing: "preparing".to_owned(),
+                message: "operator does not exist".to_owned(),
+                code: Some(ErrorCode::SqlState(*b"42883")),
+                kind: ErrorKind::Statement,
+            }),
+            false => Ok(StatementId::default()),
+        }
     }
 
     fn execute(&mut self, statement: StatementId, params: &Params) -> Result<Answer, Error> {

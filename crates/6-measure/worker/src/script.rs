@@ -12,8 +12,9 @@ use dbdyno_drivers::{
     StatementId,
 };
 use dbdyno_scripts::{
-    Access, Client, Driver, Host, IgnoredErrors, Outcome, Progress, Rows, START_TIME, ScriptError,
-    Seed, Sent, Setup, SqlError, SqlErrorKind, UniquePosition, Value, init, replace_placeholders,
+    Access, Client, Driver, Host, IgnoredErrors, Outcome, ParameterType, Progress, Rows,
+    START_TIME, ScriptError, Seed, Sent, Setup, SqlError, SqlErrorKind, UniquePosition, Value,
+    init, replace_placeholders,
 };
 use dbdyno_types::StatementTimes;
 use dbdyno_types::server::{Address, Protocol, StatementMode, StorageEngine};
@@ -113,11 +114,11 @@ impl ScriptTarget {
 /// The statements of a script on one connection.
 pub(crate) struct ScriptStatements {
     driver: Driver,
+    sends_text: bool,
     /// See [`ScriptTarget`].
     own: Arc<Vec<String>>,
     allowed: AllowedShapes,
-    /// `None` for a closed one.
-    prepared: Vec<Option<StatementId>>,
+    prepared: Vec<Statement>,
     /// Their texts, as the script has them.
     texts: Vec<Vec<u8>>,
     log: StatementLog,
@@ -125,6 +126,15 @@ pub(crate) struct ScriptStatements {
     result: ResultShape,
     ignored: IgnoredErrors,
     lines: u32,
+}
+
+/// A statement that a script has prepared.
+#[derive(Clone, Copy)]
+enum Statement {
+    Closed,
+    /// Prepared on the server once the types of its parameters are known.
+    Deferred,
+    Prepared(StatementId),
 }
 
 /// Sends a statement without waiting.
@@ -169,6 +179,46 @@ impl<C: Connection> ScriptHost<'_, C> {
                 Ok(())
             }
         }
+    }
+
+    /// Prepares a statement on the server, which infers the types of parameters that are not given.
+    fn prepare_as(&mut self, sql: &[u8], types: &[ParameterType]) -> Result<StatementId, SqlError> {
+        let driver = self.statements.driver;
+        let fixed = with_fixed_time(sql, driver);
+        let sql_of_driver = replace_placeholders(&fixed, driver, |number, text| {
+            let name = C::placeholder(number);
+            let typed = types.get(number - 1).map(|kind| match kind {
+                ParameterType::Int => format!("CAST({name} AS bigint)"),
+                ParameterType::Double => format!("CAST({name} AS double precision)"),
+                ParameterType::Text => format!("CAST({name} AS varchar)"),
+            });
+            text.extend_from_slice(typed.unwrap_or(name).as_bytes());
+        });
+        let prepared = self.context.connection.prepare(&sql_of_driver);
+        prepared.map_err(|error| sql_error(error, &self.statements.ignored))
+    }
+
+    /// Prepares a statement with the declared types, as sysbench does, or with inferred ones if the server refuses
+    /// these, such as a text for a date. Text mode sends literals: it has inferred types first.
+    #[cold]
+    fn prepare_deferred(
+        &mut self,
+        statement: u32,
+        declared: &[ParameterType],
+    ) -> Result<StatementId, SqlError> {
+        let sql = self.statements.texts[statement as usize].clone();
+        let mut attempts: [&[ParameterType]; 2] = [declared, &[]];
+        if self.statements.sends_text {
+            attempts.reverse();
+        }
+        let id = self.prepare_as(&sql, attempts[0]).or_else(|refused| {
+            match refused.state.starts_with("42") {
+                true => self.prepare_as(&sql, attempts[1]).map_err(|_| refused),
+                false => Err(refused),
+            }
+        })?;
+        self.statements.prepared[statement as usize] = Statement::Prepared(id);
+        Ok(id)
     }
 
     fn run(&mut self, statement: StatementId) -> Sent {
@@ -234,21 +284,32 @@ pub(crate) fn sql_error(error: Error, ignored: &IgnoredErrors) -> SqlError {
 impl<C: Connection> Host for ScriptHost<'_, C> {
     fn prepare(&mut self, sql: &[u8]) -> Result<u32, SqlError> {
         self.check_allowed(sql)?;
-        let driver = self.statements.driver;
-        let fixed = with_fixed_time(sql, driver);
-        let sql_of_driver = replace_placeholders(&fixed, driver, |number, text| {
-            text.extend_from_slice(C::placeholder(number).as_bytes());
-        });
-        let id = self.context.connection.prepare(&sql_of_driver);
-        let id = id.map_err(|error| sql_error(error, &self.statements.ignored))?;
-        Ok(self.statements.add(id, sql))
+        // MariaDB and MySQL receive the types with the values.
+        let is_deferred = self.statements.driver == Driver::PostgreSql && sql.contains(&b'?');
+        let statement = match is_deferred {
+            true => Statement::Deferred,
+            false => Statement::Prepared(self.prepare_as(sql, &[])?),
+        };
+        Ok(self.statements.add(statement, sql))
+    }
+
+    fn bind(&mut self, statement: u32, types: &[ParameterType]) -> Result<(), SqlError> {
+        match self.statements.prepared.get(statement as usize) {
+            Some(Statement::Deferred) => self.prepare_deferred(statement, types).map(drop),
+            _ => Ok(()),
+        }
     }
 
     #[inline]
     fn execute(&mut self, statement: u32, values: &[Value<'_>]) -> Sent {
-        let known = self.statements.prepared.get(statement as usize);
-        let Some(id) = known.copied().flatten() else {
-            return Sent::Done(Err(closed()));
+        let known = self.statements.prepared.get(statement as usize).copied();
+        let id = match known.unwrap_or(Statement::Closed) {
+            Statement::Prepared(id) => id,
+            Statement::Deferred => match self.prepare_deferred(statement, &[]) {
+                Ok(id) => id,
+                Err(error) => return Sent::Done(Err(error)),
+            },
+            Statement::Closed => return Sent::Done(Err(closed())),
         };
         let params = &mut self.context.params.0;
         params.clear();
@@ -306,8 +367,8 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
     }
 
     fn close(&mut self, statement: u32) {
-        let known = self.statements.prepared.get_mut(statement as usize);
-        if let Some(id) = known.and_then(Option::take) {
+        let Some(known) = self.statements.prepared.get_mut(statement as usize) else { return };
+        if let Statement::Prepared(id) = std::mem::replace(known, Statement::Closed) {
             self.context.connection.close_statement(id);
         }
     }
@@ -337,20 +398,21 @@ impl ScriptStatements {
         let ignored = IgnoredErrors::of(&script.options_of_events()).unwrap_or_default();
         let result = ResultShape::default();
         let (driver, own) = (target.driver, Arc::clone(&target.own));
+        let sends_text = target.access[script.data as usize].sends_text;
         let allowed = AllowedShapes::default();
         let (prepared, texts, log) = (Vec::new(), Vec::new(), StatementLog::default());
-        Self { driver, own, allowed, prepared, texts, log, result, ignored, lines: 0 }
+        Self { driver, sends_text, own, allowed, prepared, texts, log, result, ignored, lines: 0 }
     }
 
     /// Adds a statement in place of a closed one. Returns its number.
-    fn add(&mut self, statement: StatementId, sql: &[u8]) -> u32 {
-        let free = self.prepared.iter().position(Option::is_none);
+    fn add(&mut self, statement: Statement, sql: &[u8]) -> u32 {
+        let free = self.prepared.iter().position(|one| matches!(one, Statement::Closed));
         let number = free.unwrap_or(self.prepared.len());
         if number == self.prepared.len() {
-            self.prepared.push(None);
+            self.prepared.push(Statement::Closed);
             self.texts.push(Vec::new());
         }
-        self.prepared[number] = Some(statement);
+        self.prepared[number] = statement;
         sql.clone_into(&mut self.texts[number]);
         number as u32
     }

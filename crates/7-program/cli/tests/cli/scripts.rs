@@ -142,6 +142,22 @@ function thread_init()
    by, note, id = update:bind_create(sysbench.sql.type.INT),
       update:bind_create(sysbench.sql.type.VARCHAR, 40), update:bind_create(sysbench.sql.type.BIGINT)
    update:bind_param(by, note, id)
+   local kind = sysbench.sql.type
+   for sql, values in pairs({
+      ['SELECT id FROM accounts WHERE id < ? AND id > ? AND id = ? + ? AND note = CONCAT(?, ?)'] = {
+         {kind.INT, 3e9}, {kind.DOUBLE, 0.5}, {kind.INT, 1}, {kind.INT, 0}, {kind.CHAR, 'a'}, {kind.VARCHAR, 'b'},
+      },
+      ['SELECT id FROM accounts WHERE note = ?'] = { {kind.BIGINT, 7} },
+   }) do
+      local typed, bound = con:prepare(sql), {}
+      for i, value in ipairs(values) do
+         bound[i] = typed:bind_create(value[1], 9)
+         bound[i]:set(value[2])
+      end
+      typed:bind_param(unpack(bound))
+      typed:execute()
+      typed:close()
+   end
 end
 function event()
    local from = sysbench.rand.uniform(1, sysbench.opt.accounts)
