@@ -80,7 +80,7 @@ const HARMFUL: [(&str, &str); 11] = [
 const OF_TABLES: [&str; 4] = ["TABLE", "COLUMN", "INDEX", "CONSTRAINT"];
 
 /// Words after which a statement names a table that it changes, if no keyword follows.
-const BEFORE_NAMES: [&str; 26] = [
+const BEFORE_NAMES: [&str; 25] = [
     "ANALYZE",
     "CLUSTER",
     "CONCURRENTLY",
@@ -97,7 +97,6 @@ const BEFORE_NAMES: [&str; 26] = [
     "LOW_PRIORITY",
     "QUICK",
     "ONLY",
-    "TABLE",
     "TABLES",
     "EXISTS",
     "REFERENCES",
@@ -163,6 +162,7 @@ fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
     }
     match inner(words, dialect) {
         Inner::None => {}
+        Inner::Planned => return Effect::CreatesNoTable,
         Inner::Statement(inside) => return without_rows(effect_of(inside, dialect, own)),
         Inner::Text(text) => return without_rows(effect(&text, dialect, own)),
         Inner::Unknown => return other(),
@@ -216,6 +216,8 @@ fn effect_of(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Effect {
 /// A statement inside another one.
 enum Inner<'a, 'w> {
     None,
+    /// It is not executed.
+    Planned,
     Statement(&'a [Word<'w>]),
     /// In a string.
     Text(String),
@@ -243,11 +245,27 @@ fn inner<'a, 'w>(words: &'a [Word<'w>], dialect: Dialect) -> Inner<'a, 'w> {
     }
     if ["EXPLAIN", "ANALYZE", "DESCRIBE", "DESC"].iter().any(|keyword| is(0, keyword)) {
         let starts = ["SELECT", "INSERT", "REPLACE", "UPDATE", "DELETE", "MERGE", "WITH", "CREATE"];
-        let mut rest = words.iter().skip(1);
-        let at = rest.position(|word| starts.iter().any(|start| word.is(start)));
-        return at.map_or(Inner::None, |at| Inner::Statement(&words[at + 1..]));
+        // `ANALYZE TABLE` updates statistics.
+        let is_query = |word: &Word<'_>| word.is("TABLE") && !is(0, "ANALYZE");
+        let is_start = |word: &Word<'_>| is_query(word) || starts.iter().any(|one| word.is(one));
+        let Some(at) = words.iter().skip(1).position(is_start) else { return Inner::None };
+        let (options, statement) = words.split_at(at + 1);
+        return match options.iter().all(only_plans) {
+            true => Inner::Planned,
+            false => Inner::Statement(statement),
+        };
     }
     Inner::None
+}
+
+/// Whether a word before an explained statement does not have it executed. PostgreSQL also knows `ANALYSE` and
+/// `("analyze")`.
+fn only_plans(word: &Word<'_>) -> bool {
+    match word {
+        Word::Plain(_) => !word.is("ANALYZE") && !word.is("ANALYSE"),
+        Word::Quoted(_) => false,
+        Word::Other(text) => ["(", ")", ",", "="].contains(text),
+    }
 }
 
 /// Whether a statement changes PostgreSQL's search path, so that names would be those of another schema.
@@ -343,6 +361,13 @@ fn foreign_table(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Option<S
             }
             // ON DUPLICATE KEY UPDATE a.b = …
             Word::Plain(_) if is(&["UPDATE"]) => !after(&["KEY"]),
+            // `TABLE a` is also a query.
+            Word::Plain(_) if is(&["TABLE"]) => {
+                let is_query = before.is_none_or(|word| word.is_other("("))
+                    || after(&["AS", "UNION", "ALL", "EXCEPT", "INTERSECT"])
+                    || first(&["INSERT", "REPLACE"]);
+                !is_query
+            }
             Word::Plain(_) => is(&BEFORE_NAMES),
         };
         if precedes_name && let Some(table) = foreign_name(&words[at + 1..], dialect, own) {
@@ -546,6 +571,7 @@ mod tests {
             ("SELECT 1 INTO t", Effect::MayCreateTable),
             ("PREPARE p FROM 'SELECT 1'", Effect::CreatesNoTable),
             ("EXPLAIN SELECT 1", Effect::CreatesNoTable),
+            ("EXPLAIN CREATE TABLE t AS SELECT 1", Effect::CreatesNoTable),
             ("(SELECT 1)", Effect::MayCreateTable),
         ] {
             assert_eq!(of(sql, Dialect::MySql), expected, "{sql}");
@@ -659,6 +685,9 @@ mod tests {
             "INSERT HIGH_PRIORITY other.t VALUES (1)",
             "INSERT DELAYED other.t VALUES (1)",
             "CREATE OR REPLACE UNIQUE INDEX i ON other.t (a)",
+            "ANALYZE TABLE other.t",
+            "ANALYZE FORMAT=JSON DELETE FROM other.t",
+            "ALTER TABLE a EXCHANGE PARTITION p WITH TABLE other.t",
         ] {
             check(sql, Dialect::MySql, "other.t");
         }
@@ -668,6 +697,9 @@ mod tests {
             "VACUUM (FULL) other.t",
             "ANALYZE other.t",
             "DROP INDEX CONCURRENTLY other.t",
+            "EXPLAIN ANALYSE UPDATE other.t SET a = 1",
+            "EXPLAIN (COSTS OFF, ANALYZE) UPDATE other.t SET a = 1",
+            "EXPLAIN (\"analyze\") UPDATE other.t SET a = 1",
         ] {
             check(sql, Dialect::PostgreSql, "other.t");
         }
@@ -701,6 +733,16 @@ mod tests {
             "SET autocommit = 0",
             "EXECUTE p USING @a",
             "DEALLOCATE PREPARE p",
+            "TABLE other.t",
+            "TABLE a UNION ALL TABLE other.t",
+            "INSERT INTO t TABLE other.t",
+            "CREATE TABLE t AS TABLE other.t",
+            "WITH a AS (TABLE other.t) SELECT id FROM a",
+            "EXPLAIN UPDATE other.t SET a = 1",
+            "EXPLAIN (VERBOSE, COSTS OFF) DELETE FROM other.t",
+            "EXPLAIN FORMAT=JSON DELETE FROM other.t",
+            "EXPLAIN TABLE other.t",
+            "EXPLAIN ANALYZE TABLE other.t",
         ] {
             for dialect in [Dialect::MySql, Dialect::PostgreSql] {
                 assert_eq!(refused(sql, dialect, &["mine", "mine_2"]), None, "{sql}");
