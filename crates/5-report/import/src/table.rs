@@ -9,6 +9,9 @@ use crate::parse::{Measure, Value, at_line, in_file};
 const TABLE_HELP: &str = "a table has a heading with a name per candidate, and lines with a throughput per \
      candidate and the microbenchmark's name, separated by tabs, commas or `|`";
 
+const COLUMNS_HELP: &str = "a line has a value per candidate, `-` if it is missing, and the heading a name per candidate, \
+     besides maybe one such as `test` for the microbenchmarks; remove other columns, such as ratios";
+
 /// What stands between the fields of a table.
 #[derive(Clone, Copy)]
 enum Separator {
@@ -68,10 +71,11 @@ struct Heading<'t> {
 }
 
 /// Names for the column of microbenchmarks.
-const LABELS: [&str; 7] = ["", "test", "tests", "microbenchmark", "benchmark", "workload", "query"];
+const LABELS: [&str; 8] =
+    ["", "test", "tests", "microbenchmark", "benchmark", "workload", "query", "name"];
 
 /// Headings of columns that are no candidates.
-const FIGURES: [&str; 15] = [
+const FIGURES: [&str; 16] = [
     "tps",
     "qps",
     "latency",
@@ -87,6 +91,7 @@ const FIGURES: [&str; 15] = [
     "errors",
     "reconnects",
     "time",
+    "ratio",
 ];
 
 /// The values of a table.
@@ -165,18 +170,27 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
             heading = Some(Heading { fields, columns, is_new: true });
             continue;
         };
-        let Some(Heading { columns, is_new, .. }) = &mut heading else {
+        let Some(Heading { fields: names, columns, is_new }) = &mut heading else {
             return Err(wrong(line, "there are values before any heading".to_owned()));
         };
         // The heading may contain a name for the column of microbenchmarks.
-        if columns.len() == fields.len() && *is_new {
-            let own = if fields[0] == name { 0 } else { columns.len() - 1 };
-            columns.remove(own);
+        if std::mem::take(is_new) {
+            let last = columns.len() - 1;
+            let (own, other) = if fields[0] == name { (0, last) } else { (last, 0) };
+            let is_label =
+                |at: usize| last > 0 && LABELS.contains(&names[at].to_lowercase().as_str());
+            let has_label = columns.len() == fields.len();
+            if has_label && !is_label(own) && is_label(other) && number(fields[other]).is_some() {
+                let what = format!("`{name}` is not below `{}`, its heading", names[other]);
+                return Err(wrong(line, what));
+            }
+            if has_label || is_label(own) {
+                columns.remove(own);
+            }
         }
-        *is_new = false;
         if numbers.len() != columns.len() {
-            let (found, wanted) = (numbers.len(), columns.len());
-            return Err(wrong(line, format!("{found} values for {wanted} columns")));
+            let what = format!("{} values for {} columns", numbers.len(), columns.len());
+            return Err(at_line(path, line, &what, COLUMNS_HELP));
         }
         for (column, field) in columns.iter().zip(numbers) {
             let throughput = number(field).filter(|value| *value >= 0.0);
@@ -335,6 +349,34 @@ mod tests {
         assert_eq!(values("old\tnew\n10\t12\ta\n"), expected);
         assert_eq!(values("test\told\tnew\na\t10\t12\n"), expected);
         assert_eq!(values("old\tnew\ttest\n10\t12\ta\n"), expected);
+    }
+
+    #[test]
+    fn label_of_microbenchmarks_is_no_candidate_with_any_number_of_values() {
+        for (text, values) in [
+            ("test,old,new\na,100,110,1.10\n", 3),
+            ("Test\told\tnew\na\t100\t110\t1.10\n", 3),
+            ("old;new;test\n100;110;1.10;a\n", 3),
+            ("| | old | new |\n|---|---|---|\n| a | 100 | 110 | 1.10 |\n", 3),
+            ("test,old,new\na,100\n", 1),
+        ] {
+            let message = error(text);
+            let expected = format!(": {values} values for 2 columns; a line has a value per");
+            assert!(message.contains(&expected), "{message}");
+        }
+        let message = error("test,old,new\n100,110,a\n");
+        assert!(message.contains("t.tsv:2: `a` is not below `test`, its heading;"), "{message}");
+        assert!(error("test,old,ratio\na,1,2\n").contains("`ratio` is not a candidate"));
+        let expected = [row("base", "a", 10.0), row("test", "a", 12.0)];
+        for text in [
+            "base\ttest\tname\n10\t12\ta\n",
+            "col-1 : base\ncol-2 : test\ncol-1\tcol-2\n10\t12\ta\n",
+            "case,base,test,\na,10,12,\n",
+            "base,test\na,10,12\n",
+        ] {
+            assert_eq!(values(text), expected, "{text}");
+        }
+        assert_eq!(values("test\n10\ta\n"), [row("test", "a", 10.0)]);
     }
 
     #[test]
