@@ -135,6 +135,7 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
     }
     check_same_tests(&values)?;
     let words = words(&values);
+    let named = candidate_names(&values);
     number_blocks(&mut values);
     if values.is_empty() {
         return Err(ImportError::Input(
@@ -142,7 +143,8 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
                 .to_owned(),
         ));
     }
-    store(request, &values, words, text)
+    let candidates = with_values(request, named, &values)?;
+    store(request, &values, &candidates, words, text)
 }
 
 /// The group of unpublished microbenchmarks.
@@ -225,11 +227,12 @@ fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportErro
 fn store(
     request: &Request,
     values: &[Value],
+    columns: &[String],
     words: Option<Warning>,
     text: String,
 ) -> Result<Imported, ImportError> {
-    let (columns, index) = (columns(values), index(values));
-    let candidates = baseline_first(request, &columns)?;
+    let index = index(values);
+    let candidates = baseline_first(request, columns)?;
     let catalog = Catalog::builtin();
     let (microbenchmarks, ungrouped) = microbenchmarks(&catalog, values)?;
     let name = request.name.clone().unwrap_or_else(|| title(&request.files));
@@ -335,10 +338,31 @@ fn clients(request: &Request, values: &[Value]) -> String {
 }
 
 /// The candidates in the order of the values.
-fn columns(values: &[Value]) -> Vec<String> {
+fn candidate_names(values: &[Value]) -> Vec<String> {
     let mut known = HashSet::new();
     let names = values.iter().map(|value| &value.candidate);
     names.filter(|name| known.insert(*name)).cloned().collect()
+}
+
+/// Those of these candidates that have values. The first one is the baseline, unless another one is given.
+fn with_values(
+    request: &Request,
+    mut names: Vec<String>,
+    values: &[Value],
+) -> Result<Vec<String>, ImportError> {
+    let found: HashSet<&str> = values.iter().map(|value| value.candidate.as_str()).collect();
+    // An empty column may have no name.
+    if let Some(first) = names.iter().find(|name| !name.is_empty())
+        && request.baseline.is_none()
+        && !found.contains(first.as_str())
+    {
+        return Err(ImportError::Input(format!(
+            "`{first}`, the first candidate and thus the baseline, has no value; name another one \
+             with --baseline"
+        )));
+    }
+    names.retain(|name| found.contains(name.as_str()));
+    Ok(names)
 }
 
 /// The candidates with the baseline before the others.

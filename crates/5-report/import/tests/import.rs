@@ -217,6 +217,30 @@ fn baseline_can_be_selected() {
 }
 
 #[test]
+fn baseline_is_the_first_candidate_even_if_its_first_value_is_missing() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("t.csv");
+    let of = |missing: &str, first: &str| {
+        fs::write(&file, format!("test,old,new\nread-only,{missing},11\nread-write,{first},6\n"))
+            .unwrap();
+        let out = dir.path().join(format!("out-{missing}"));
+        Request { out, ..request(&dir, std::slice::from_ref(&file)) }
+    };
+    for missing in ["", "NULL"] {
+        let (found, report) = imported(&of(missing, "5"));
+        assert_eq!(found.candidates, ["old", "new"]);
+        assert_eq!(found.without_baseline, ["read-only"]);
+        let [only] = &report.microbenchmarks[..] else { panic!("{:?}", report.microbenchmarks) };
+        assert_eq!(only.name, "read-write");
+        assert!((only.rows[0].single.unwrap().get() - 1.2).abs() < 1e-12);
+    }
+    let error = import(&of("-", "-")).unwrap_err().to_string();
+    assert!(error.starts_with("`old`, the first candidate and thus the baseline,"), "{error}");
+    let other = Request { baseline: Some("new".to_owned()), ..of("-", "-") };
+    assert_eq!(import(&other).unwrap().candidates, ["new"]);
+}
+
+#[test]
 fn series_keeps_the_order_of_the_columns_with_any_baseline() {
     let dir = tempdir().unwrap();
     let file = dir.path().join("releases.tsv");
