@@ -23,7 +23,7 @@ use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Group, Throughput};
 use serde_json::json;
 
-use parse::{Measure, Value, check_same_tests, number_blocks, parse, without_mark};
+use parse::{FORMATS, Measure, Value, check_same_tests, number_blocks, parse, without_mark};
 
 /// Files could not be imported.
 #[derive(Debug, thiserror::Error)]
@@ -138,10 +138,7 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
     let named = candidate_names(&values);
     number_blocks(&mut values);
     if values.is_empty() {
-        return Err(ImportError::Input(
-            "nothing to import; name at least one table, or file of sysbench's or pgbench's output"
-                .to_owned(),
-        ));
+        return Err(ImportError::Input(format!("nothing to import; {FORMATS}")));
     }
     let candidates = with_values(request, named, &values)?;
     store(request, &values, &candidates, words, text)

@@ -120,15 +120,24 @@ pub(crate) fn parse(
     Ok((values, content.to_owned()))
 }
 
-const FORMATS: &str = "dbdyno imports the output of `sysbench … run` and of pgbench, and tables with a column per \
-     candidate, separated by tabs, commas or `|`";
+/// What can be imported.
+pub(crate) const FORMATS: &str = "dbdyno imports the output of `sysbench … run` and of pgbench, and tables with a name per \
+     candidate in the heading, and lines with a throughput per candidate and the microbenchmark's name, separated by \
+     tabs, commas or `|`";
 
 /// A known format that is not imported.
 fn other_format(text: &str) -> Option<&'static str> {
-    if text.trim_start().starts_with(['{', '[']) {
+    let text = text.trim_start();
+    let array = text.strip_prefix('[').map(str::trim_start);
+    // Other lines begin with a bracket, too: `[ 10s ] thds: 8`.
+    if text.starts_with('{') || array.is_some_and(|inside| inside.starts_with(['{', '[', '"'])) {
         Some("JSON")
-    } else if text.trim_start().starts_with('<') {
+    } else if text.starts_with('<') {
         Some("HTML or XML")
+    } else if text.contains("[OVERALL], ") {
+        Some("output of YCSB")
+    } else if text.starts_with("HammerDB CLI") || text.contains("Vuser 1:") {
+        Some("a log of HammerDB")
     } else {
         None
     }
@@ -581,11 +590,19 @@ mod tests {
     fn other_formats_are_named() {
         let refused =
             |text: &str| parse(Path::new("a.b.txt"), text, 1, None).unwrap_err().to_string();
-        for (text, named) in
-            [("[\n  {\n    \"time\": 1,\n", "it is JSON"), ("<html><table>", "it is HTML or XML")]
-        {
+        for (text, named) in [
+            ("[\n  {\n    \"time\": 1,\n", "it is JSON"),
+            ("<html><table>", "it is HTML or XML"),
+            ("[OVERALL], RunTime(ms), 10110\n", "it is output of YCSB"),
+            ("HammerDB CLI v4.10\nCopyright (C) 2003-2024\n", "it is a log of HammerDB"),
+            ("Vuser 1:RUNNING\nVuser 1:TEST RESULT : 9 NOPM\n", "it is a log of HammerDB"),
+            ("[ 1s ] thds: 2 tps: 9.00\n[ 2s ] thds: 2 tps: 9.00\n", "has no throughput"),
+            ("Requests/sec:   17.5\nTransfer/sec: 2\n", "has no throughput"),
+            ("", "it has no values"),
+        ] {
             let error = refused(text);
-            assert!(error.contains(named) && error.contains("sysbench … run"), "{error}");
+            assert!(error.contains(named), "{error}");
+            assert!(error.contains("sysbench … run") && error.contains("tables with"), "{error}");
         }
         let banner = "sysbench 1.0.20\nNumber of threads: 1\n";
         for (text, named) in [

@@ -4,10 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::ImportError;
-use crate::parse::{Measure, Value, at_line, in_file};
-
-const TABLE_HELP: &str = "a table has a heading with a name per candidate, and lines with a throughput per \
-     candidate and the microbenchmark's name, separated by tabs, commas or `|`";
+use crate::parse::{FORMATS, Measure, Value, at_line, in_file};
 
 const COLUMNS_HELP: &str = "a line has a value per candidate, `-` if it is missing, and the heading a name per candidate, \
      besides maybe one such as `test` for the microbenchmarks; remove other columns, such as ratios";
@@ -106,7 +103,7 @@ const FIGURES: [&str; 16] = [
 ///
 /// Without a legend, the heading contains the names. The microbenchmark is in the first or the last column.
 pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>, ImportError> {
-    let wrong = |line: usize, what: String| at_line(path, line, &what, TABLE_HELP);
+    let wrong = |line: usize, what: String| at_line(path, line, &what, FORMATS);
     let separator = Separator::of(text);
     let mut legend: HashMap<&str, &str> = HashMap::new();
     let mut heading: Option<Heading<'_>> = None;
@@ -218,7 +215,7 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
         }
     }
     if values.iter().all(|value| value.throughput.is_none()) {
-        return Err(in_file(path, "it has no values", TABLE_HELP));
+        return Err(in_file(path, "it has no values", FORMATS));
     }
     Ok(values)
 }
