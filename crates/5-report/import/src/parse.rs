@@ -182,6 +182,10 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
             .throughput()
             .filter(|_| output.found.queries > 0)
             .ok_or_else(|| no_queries(path, text, &output))?;
+        if output.found.time == Nanos::ZERO || output.found.events == 0 {
+            let what = "it has no general statistics: the run did not come to its end";
+            return Err(at_line(path, output.line, what, SYSBENCH_HELP));
+        }
         Ok(Value {
             file: path.to_owned(),
             line: output.line,
@@ -372,6 +376,7 @@ struct Output {
     threads: Option<u32>,
     queries_per_second: Option<f64>,
     found: Summary,
+    in_checkpoint: bool,
     in_latency: bool,
     in_histogram: bool,
     histogram: Vec<(u64, u64)>,
@@ -379,6 +384,12 @@ struct Output {
 
 impl Output {
     fn line(&mut self, line: &str) -> Result<(), String> {
+        self.in_checkpoint |= line.ends_with("Checkpoint report:");
+        if self.in_checkpoint {
+            // Statistics of a part of the run, in the form of the final ones.
+            self.in_checkpoint = !line.starts_with("Threads fairness:");
+            return Ok(());
+        }
         if line.starts_with("Latency histogram") {
             self.in_histogram = true;
             return Ok(());
@@ -412,7 +423,8 @@ impl Output {
             "total" => found.queries = number_of("a count", value)?,
             "ignored errors" | "deadlocks" => found.ignored_errors = count_and_rate(value)?.0,
             "reconnects" => found.reconnects = count_and_rate(value)?.0,
-            "total time" => {
+            // Versions after 1.0 print `time elapsed`.
+            "total time" | "time elapsed" => {
                 found.time =
                     Nanos::from_secs_f64(number_of("a time", value.trim_end_matches('s'))?);
             }
@@ -645,11 +657,32 @@ mod tests {
     }
 
     #[test]
-    fn truncated_output_is_an_error() {
-        let (begin, _) = READ_ONLY.split_once("SQL statistics:").unwrap();
-        assert!(is_output(begin));
-        let error = sources("a.b.txt", begin).unwrap_err().to_string();
+    fn statistics_of_checkpoints_are_not_those_of_the_run() {
+        let (begin, report) = READ_ONLY.split_once("SQL statistics:").unwrap();
+        let part = report.replace("16767.81", "1.00").replace("33584", "2");
+        let killed = format!("{begin}[ 1s ] Checkpoint report:\nSQL statistics:{part}\n");
+        let error = sources("a.b.txt", &killed).unwrap_err().to_string();
         assert!(error.contains("did not come to its end"), "{error}");
+        let values = sources("a.b.txt", &format!("{killed}SQL statistics:{report}")).unwrap();
+        assert_eq!((values.len(), values[0].throughput), (1, Some(16_767.81)));
+        assert_eq!(found(&values[0]).latency.len(), 4);
+    }
+
+    #[test]
+    fn time_of_versions_after_1_0_is_parsed() {
+        let text = READ_ONLY.replace("total time:  ", "time elapsed:");
+        let values = sources("a.b.txt", &text).unwrap();
+        assert_eq!(found(&values[0]).time, Nanos::from_micros(2_002_400));
+    }
+
+    #[test]
+    fn truncated_output_is_an_error() {
+        for cut in ["SQL statistics:", "General statistics:", "    total number of events:"] {
+            let (begin, _) = READ_ONLY.split_once(cut).unwrap();
+            assert!(is_output(begin));
+            let error = sources("a.b.txt", begin).unwrap_err().to_string();
+            assert!(error.contains("a.b.txt:4: ") && error.contains("did not come to its end"));
+        }
         let odd = READ_ONLY.replace("33584  (", "many  (");
         let error = sources("a.b.txt", &odd).unwrap_err().to_string();
         assert!(error.contains("a.b.txt:22: `many` is not a count"), "{error}");
