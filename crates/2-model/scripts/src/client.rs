@@ -29,6 +29,8 @@ pub struct Client {
     fiber: Option<Fiber>,
     state: ManuallyDrop<State>,
     waits: bool,
+    /// Whether it runs `thread_done`.
+    ends: bool,
     /// Whether it runs a command instead of events.
     is_command: bool,
 }
@@ -84,20 +86,35 @@ impl Client {
             fiber: Some(fiber),
             state: ManuallyDrop::new(state),
             waits: false,
+            ends: false,
             is_command: argument.is_some(),
         })
     }
 
-    /// Runs `thread_init` or a command until it sleeps: for how long, or `None` at the end. The host must not wait.
+    /// Runs `thread_init` or a command until it sleeps or waits for an answer: how long others run until it is
+    /// continued, or `None` at the end.
     pub fn proceed(&mut self, host: &mut dyn Host) -> Result<Option<Duration>, ScriptError> {
-        match self.run(host, Input::Continue)? {
-            Progress::Event => Ok(None),
-            Progress::Ended if self.is_command => Ok(None),
-            Progress::Sleeping => Ok(Some(self.sleep_time())),
-            Progress::Waiting => {
-                Err(ScriptError::new("a statement of thread_init() has no answer"))
-            }
-            Progress::Ended => Err(ScriptError::new("thread_run() ended without an event")),
+        self.turn(host, Input::Continue)
+    }
+
+    /// Runs what is no event, as [`Self::proceed`].
+    fn turn(&mut self, host: &mut dyn Host, input: Input) -> Result<Option<Duration>, ScriptError> {
+        // Most answers come soon: clients then run one after another, in the same order for all candidates.
+        let mut may_wait = !self.waits;
+        let mut progress = if self.waits { Progress::Waiting } else { self.run(host, input)? };
+        loop {
+            progress = match progress {
+                Progress::Waiting => match host.answer(may_wait) {
+                    Some(answer) => self.run(host, Input::Answer(answer))?,
+                    None => return Ok(Some(Duration::ZERO)),
+                },
+                Progress::Sleeping => return Ok(Some(self.sleep_time())),
+                Progress::Ended if !self.is_command && !self.ends => {
+                    return Err(ScriptError::new("thread_run() ended without an event"));
+                }
+                Progress::Event | Progress::Ended => return Ok(None),
+            };
+            may_wait = true;
         }
     }
 
@@ -137,14 +154,13 @@ impl Client {
         self.run(host, Input::Answer(answer))
     }
 
-    /// Runs `thread_done` until it sleeps: for how long, or `None` at the end; not if the client waits or has ended.
-    /// The host must not wait.
+    /// Runs `thread_done`, as [`Self::proceed`]; not if the client has ended, or waits in an event.
     pub fn finish(&mut self, host: &mut dyn Host) -> Result<Option<Duration>, ScriptError> {
-        if self.fiber.is_none() || self.waits {
+        if self.fiber.is_none() || (self.waits && !self.ends) {
             return Ok(None);
         }
-        let progress = self.run(host, Input::Stop)?;
-        Ok((progress == Progress::Sleeping).then(|| self.sleep_time()))
+        self.ends = true;
+        self.turn(host, Input::Stop)
     }
 
     #[inline]
@@ -457,6 +473,9 @@ pub fn prepare(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<()
     take_turns(&mut host, &mut clients, step, |host, time| host.sleep(time))
 }
 
+/// How long a client sleeps at least that lets others run: those may only continue after a sleep.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(100);
+
 /// Lets each client do a step until all are done: `step` returns how long the client sleeps, or `None` at its end.
 /// While all sleep, `sleep` is called.
 pub fn take_turns<W, C, E>(
@@ -475,7 +494,8 @@ pub fn take_turns<W, C, E>(
         }
         for (client, wakes) in clients.iter_mut().zip(&mut wakes) {
             if wakes.is_some_and(|at| at <= now) {
-                *wakes = step(world, client)?.map(|time| now.saturating_add(time));
+                let time = step(world, client)?;
+                *wakes = time.map(|time| now.saturating_add(time.max(SHORTEST_SLEEP)));
             }
         }
     }

@@ -77,7 +77,8 @@ pub enum SqlErrorKind {
 pub enum Sent {
     /// It has been executed.
     Done(Result<Outcome, SqlError>),
-    /// The answer is passed to [`Client::resume`](crate::Client::resume) later.
+    /// The answer is passed to [`Client::resume`](crate::Client::resume) later, or outside of events fetched by
+    /// [`Host::answer`].
     Waiting,
 }
 
@@ -97,6 +98,11 @@ pub trait Host {
     /// Executes SQL text, which is not searched for parameters. Of several statements, the outcome is that of one,
     /// as in the client library of the server.
     fn query(&mut self, sql: &[u8]) -> Sent;
+
+    /// The answer to the statement that was sent last, once it is there; waits a little for it with `may_wait`.
+    fn answer(&mut self, _may_wait: bool) -> Option<Result<Outcome, SqlError>> {
+        None
+    }
 
     /// The rows of the current result of the last [`Self::query`], which are given away; none if they are too many
     /// to keep.

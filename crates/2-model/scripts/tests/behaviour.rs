@@ -709,6 +709,19 @@ fn clients_that_wait_for_each_other_start_in_turns() {
 }
 
 #[test]
+fn client_that_does_not_sleep_lets_sleepers_wake() {
+    // Whether it sleeps, and its steps.
+    let mut clients = [(false, 0), (true, 0)];
+    let step = |woke: &mut bool, client: &mut (bool, u32)| {
+        client.1 += 1;
+        *woke |= *client == (true, 2);
+        Ok::<_, ScriptError>((!*woke).then_some(Duration::from_millis(client.0.into())))
+    };
+    take_turns(&mut false, &mut clients, step, |_, _| ()).unwrap();
+    assert_eq!(clients[1], (true, 2));
+}
+
+#[test]
 fn client_that_waits_for_what_never_happens_is_an_error() {
     let text = "function thread_init() while true do os.execute('sleep 5') end end
         function event() end";

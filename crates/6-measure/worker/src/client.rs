@@ -18,7 +18,7 @@ use crate::latency::TickHistogram;
 use crate::meter::{Meter, Readings};
 use crate::prepared::Prepared;
 use crate::protocol::SliceRequest;
-use crate::script::{ScriptClient, ScriptTarget, print};
+use crate::script::{NonBlockingCalls, ScriptClient, ScriptTarget, print};
 use crate::waiting::{EventStep, ScriptEvent, Sleeping, Waiting};
 
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ impl<C: Connection> Client<C> {
             self.init(microbenchmark, position, clients)?;
         }
         self.begin_preparing(microbenchmark, position, clients)?;
-        while let Some(time) = self.continue_preparing()? {
+        while let Some(time) = self.continue_preparing(None)? {
             thread::sleep(time);
         }
         Ok(())
@@ -210,10 +210,13 @@ impl<C: Connection> Client<C> {
         Ok(())
     }
 
-    /// Runs the `thread_init` of a script until it sleeps: for how long, or `None` at the end.
-    pub(crate) fn continue_preparing(&mut self) -> Result<Option<Duration>, RequestError> {
+    /// Runs the `thread_init` of a script until others have a turn: for how long, or `None` at the end.
+    pub(crate) fn continue_preparing(
+        &mut self,
+        calls: Option<NonBlockingCalls<C>>,
+    ) -> Result<Option<Duration>, RequestError> {
         match &mut self.prepared {
-            Some(Work::Script(script)) => script.start(&mut self.context),
+            Some(Work::Script(script)) => script.start(&mut self.context, calls),
             _ => Ok(None),
         }
     }
@@ -225,20 +228,20 @@ impl<C: Connection> Client<C> {
 
     /// Ends what was prepared: runs the `thread_done` of a script, and frees the statements.
     pub fn free_statements(&mut self) {
-        while let Some(time) = self.end_script() {
+        while let Some(time) = self.end_script(None) {
             thread::sleep(time);
         }
         self.prepared = None;
         self.context.connection.close_statements();
     }
 
-    /// Ends a script with its `thread_done`, whose error is logged: all events are measured. Returns how long it
-    /// sleeps before it continues, or `None` at the end.
-    pub(crate) fn end_script(&mut self) -> Option<Duration> {
+    /// Ends a script with its `thread_done`, whose error is logged: all events are measured. Returns for
+    /// how long others have a turn, or `None` at the end.
+    pub(crate) fn end_script(&mut self, calls: Option<NonBlockingCalls<C>>) -> Option<Duration> {
         let Some(Work::Script(script)) = &mut self.prepared else { return None };
-        match script.finish(&mut self.context) {
+        match script.finish(&mut self.context, calls) {
             Ok(None) => {}
-            Ok(asleep) => return asleep,
+            Ok(others) => return others,
             Err(error) => print(&format!("thread_done of client {}: {error}", self.setup.number)),
         }
         self.passed_unique_values = script.passed_unique_values();
@@ -522,7 +525,7 @@ function thread_done() con:query('INSERT INTO ended VALUES (1)') end";
         client.free_statements();
         let expected = ["SELECT 1", "SELECT 1", "INSERT INTO ended VALUES (1)"];
         assert_eq!(client.connection().texts, expected);
-        client.end_script();
+        client.end_script(None);
         assert_eq!(client.connection().texts.len(), 3, "it has ended");
     }
 

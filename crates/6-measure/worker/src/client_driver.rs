@@ -20,10 +20,14 @@ use crate::error::RequestError;
 use crate::latency::TickHistogram;
 use crate::meter::{Meter, Readings};
 use crate::protocol::SliceRequest;
+use crate::script::{NonBlockingCalls, non_blocking_calls};
 use crate::waiting::{PollMeter, Polling, Sleeping, sleep_until_readable};
 
 /// Drives the clients of a thread through the two parts of a slice.
 pub(crate) trait ClientDriver<C>: Sized + Send + 'static {
+    /// How scripts send and receive outside of events, where they take turns; `None` to wait.
+    fn script_calls() -> Option<NonBlockingCalls<C>>;
+
     /// A driver for these clients, which wait for answers in this way.
     fn new(clients: &mut [Client<C>], wait: ClientWait) -> std::io::Result<Self>;
 
@@ -50,6 +54,10 @@ pub(crate) trait ClientDriver<C>: Sized + Send + 'static {
 pub(crate) struct Blocking;
 
 impl<C: Connection> ClientDriver<C> for Blocking {
+    fn script_calls() -> Option<NonBlockingCalls<C>> {
+        None
+    }
+
     fn new(_: &mut [Client<C>], _: ClientWait) -> std::io::Result<Self> {
         Ok(Self)
     }
@@ -324,6 +332,10 @@ impl Epoll {
 }
 
 impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
+    fn script_calls() -> Option<NonBlockingCalls<C>> {
+        Some(non_blocking_calls())
+    }
+
     fn new(clients: &mut [Client<C>], wait: ClientWait) -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let no_event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };

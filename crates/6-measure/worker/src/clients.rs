@@ -28,6 +28,7 @@ enum Command<C> {
     Prepare(usize, Arc<Prepare>, Arc<AtomicBool>),
     /// Run a part of a slice on this number of the thread's clients; the others stay idle.
     Slice(usize, SlicePart, SliceRequest, Arc<Barrier>),
+    EndScripts,
     FreeStatements,
     /// Run a task on the connection of the thread's client with this number.
     Run(usize, Task<C>),
@@ -119,6 +120,12 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         Ok(total)
     }
 
+    /// Ends scripts. Statements of theirs may still be executed, as after an error in another client: the connections
+    /// are to be replaced.
+    pub fn end_scripts(&self) -> Result<(), RequestError> {
+        self.all(self.threads.len(), |_| Command::EndScripts).map(drop)
+    }
+
     pub fn free_statements(&self) -> Result<(), RequestError> {
         self.all(self.threads.len(), |_| Command::FreeStatements).map(drop)
     }
@@ -193,14 +200,18 @@ impl<C: Connection + Send + 'static> Thread<C> {
                         nothing(clients[0].init(microbenchmark, *position, *all))
                     }
                     Command::Prepare(count, prepare, failed) => {
-                        nothing(prepare_all(&mut clients[..count], &prepare, &failed))
+                        nothing(prepare_all::<C, D>(&mut clients[..count], &prepare, &failed))
                     }
                     Command::Slice(count, part, request, start_line) => {
                         start_line.wait();
                         slice::<C, D, T>(&mut driver, &mut clients[..count], &meter, part, request)
                     }
+                    Command::EndScripts => {
+                        end_scripts::<C, D>(&mut clients);
+                        Ok(SliceMeasured::default())
+                    }
                     Command::FreeStatements => {
-                        end_scripts(&mut clients);
+                        end_scripts::<C, D>(&mut clients);
                         clients.iter_mut().for_each(Client::free_statements);
                         Ok(SliceMeasured::default())
                     }
@@ -213,7 +224,7 @@ impl<C: Connection + Send + 'static> Thread<C> {
                     break;
                 }
             }
-            end_scripts(&mut clients);
+            end_scripts::<C, D>(&mut clients);
         };
         let handle = thread::Builder::new().name(format!("clients-{number}")).spawn(work)?;
         Ok(Self { commands: Some(commands), outcomes, handle: Some(handle) })
@@ -229,7 +240,7 @@ impl<C: Connection + Send + 'static> Thread<C> {
 }
 
 /// Prepares clients in turns: the `thread_init` of a script may wait for what another one does.
-fn prepare_all<C: Connection>(
+fn prepare_all<C: Connection, D: ClientDriver<C>>(
     clients: &mut [Client<C>],
     prepare: &Prepare,
     failed: &AtomicBool,
@@ -242,7 +253,7 @@ fn prepare_all<C: Connection>(
             client.discard_script();
             return Ok(None);
         }
-        client.continue_preparing()
+        client.continue_preparing(D::script_calls())
     };
     let begun = clients.iter_mut().try_for_each(begin);
     let prepared =
@@ -255,8 +266,10 @@ fn prepare_all<C: Connection>(
 }
 
 /// Ends scripts in turns, as they start.
-fn end_scripts<C: Connection>(clients: &mut [Client<C>]) {
-    let step = |(): &mut (), client: &mut Client<C>| Ok::<_, Infallible>(client.end_script());
+fn end_scripts<C: Connection, D: ClientDriver<C>>(clients: &mut [Client<C>]) {
+    let step = |(): &mut (), client: &mut Client<C>| {
+        Ok::<_, Infallible>(client.end_script(D::script_calls()))
+    };
     let Ok(()) = take_turns(&mut (), clients, step, |(), time| thread::sleep(time));
 }
 
@@ -295,6 +308,7 @@ impl<C> Drop for Thread<C> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
     use dbdyno_machine::tsc::{Calibration, MonotonicTicks};
@@ -305,7 +319,7 @@ mod tests {
 
     use super::*;
     use crate::client_driver::Epoll;
-    use crate::fake_server::{FakeConnection, Reaction};
+    use crate::fake_server::{Behaviour, FakeConnection, Reaction};
     use crate::protocol::Quota;
     use crate::script::ScriptTarget;
 
@@ -343,9 +357,11 @@ function thread_done() meet('end') end";
         Microbenchmark { script, ..of_catalog }
     }
 
+    const ALWAYS: Behaviour = |_| Reaction::AnswerAfter(Duration::ZERO);
+
     type OfThreads = Clients<FakeConnection, Epoll, MonotonicTicks>;
 
-    fn start(count: u32, threads: usize, wait: ClientWait) -> OfThreads {
+    fn start(count: u32, threads: usize, wait: ClientWait, behaviour: Behaviour) -> OfThreads {
         let scripts = Some(ScriptTarget {
             driver: Driver::MySql,
             storage_engine: None,
@@ -362,7 +378,7 @@ function thread_done() meet('end') end";
             injected_delay: None,
             scripts,
         };
-        let connect = |_| FakeConnection::new(|_| Reaction::AnswerAfter(Duration::ZERO));
+        let connect = |_| FakeConnection::new(behaviour);
         let connections = (0..count).map(connect).collect();
         Clients::start(connections, (threads, wait), false, setup).unwrap()
     }
@@ -373,7 +389,7 @@ function thread_done() meet('end') end";
             for wait in ClientWait::ALL {
                 let dir = tempfile::tempdir().unwrap();
                 let directory = format!("DIRECTORY = '{}/'\n", dir.path().display());
-                let mut clients = start(count, threads, wait);
+                let mut clients = start(count, threads, wait, ALWAYS);
                 let microbenchmark = script(&format!("{directory}{WAITS}"));
                 let prepare = Prepare { microbenchmark, position: 0, clients: count };
                 clients.prepare(prepare).unwrap();
@@ -398,11 +414,49 @@ function thread_init()
 end
 function event() end";
         for threads in [1, 2] {
-            let mut clients = start(4, threads, ClientWait::Sleep);
+            let mut clients = start(4, threads, ClientWait::Sleep, ALWAYS);
             let microbenchmark = script(FAILS);
             let prepare = Prepare { microbenchmark, position: 0, clients: 4 };
             let error = clients.prepare(prepare).unwrap_err().to_string();
             assert_eq!(error, "waits.lua:4: no luck");
+        }
+    }
+
+    /// A server with one lock, which the first request of each two waits for and the second one frees.
+    fn locking(number: u32) -> Reaction {
+        static HELD: Mutex<bool> = Mutex::new(false);
+        static FREED: Condvar = Condvar::new();
+        let locks = number.is_multiple_of(2);
+        *FREED.wait_while(HELD.lock().unwrap(), |held| locks && *held).unwrap() = locks;
+        FREED.notify_all();
+        Reaction::AnswerAfter(Duration::ZERO)
+    }
+
+    #[test]
+    fn client_that_sleeps_with_a_lock_continues_while_others_wait_for_it() {
+        const LOCKS: &str = "
+ffi.cdef('int usleep(unsigned int);')
+local function lock()
+   con:query('lock')
+   ffi.C.usleep(1000)
+   con:query('free')
+end
+function thread_init()
+   con = sysbench.sql.driver():connect()
+   lock()
+end
+function event() end
+function thread_done() lock() end";
+        for threads in [1, 2] {
+            let mut clients = start(4, threads, ClientWait::Sleep, locking);
+            let microbenchmark = script(LOCKS);
+            clients.prepare(Prepare { microbenchmark, position: 0, clients: 4 }).unwrap();
+            clients.free_statements().unwrap();
+            let check = |connection: &mut FakeConnection| {
+                assert_eq!(connection.texts.len(), 4);
+                Ok(())
+            };
+            clients.each(check).unwrap();
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::error::RequestError;
 use crate::own_data::refusal;
 use crate::protocol::{Open, Quota, SliceRequest, SystemUnderTest};
 use crate::statement_log::StatementLog;
-use crate::waiting::{EventStep, ScriptEvent};
+use crate::waiting::{EventStep, ScriptEvent, receive_soon};
 
 /// Lines of a script's output that are kept in the worker's log.
 const MOST_LINES: u32 = 1000;
@@ -138,14 +138,24 @@ enum Statement {
 }
 
 /// Sends a statement without waiting.
-pub(crate) type SendStatement<C> = fn(&mut C, StatementId, &Params) -> Result<(), Error>;
+type SendStatement<C> = fn(&mut C, StatementId, &Params) -> Result<(), Error>;
+
+/// Receives an answer as [`receive_soon`].
+type ReceiveAnswer<C> = fn(&mut C, bool) -> Result<Option<Answer>, Error>;
+
+/// How a thread uses the connections of several clients.
+pub(crate) type NonBlockingCalls<C> = (SendStatement<C>, ReceiveAnswer<C>);
+
+pub(crate) fn non_blocking_calls<C: NonBlockingConnection>() -> NonBlockingCalls<C> {
+    (C::send as SendStatement<C>, receive_soon as ReceiveAnswer<C>)
+}
 
 /// A connection that a script uses.
 pub(crate) struct ScriptHost<'a, C> {
     pub context: &'a mut ClientContext<C>,
     pub statements: &'a mut ScriptStatements,
-    /// How to send without waiting; `None` to wait.
-    pub send: Option<SendStatement<C>>,
+    /// How to send and receive without waiting; `None` to wait.
+    pub calls: Option<NonBlockingCalls<C>>,
 }
 
 impl<C: Connection> ScriptHost<'_, C> {
@@ -222,7 +232,7 @@ impl<C: Connection> ScriptHost<'_, C> {
     }
 
     fn run(&mut self, statement: StatementId) -> Sent {
-        if let Some(send) = self.send {
+        if let Some((send, _)) = self.calls {
             return match send(&mut self.context.connection, statement, &self.context.params.0) {
                 Ok(()) => Sent::Waiting,
                 Err(error) => Sent::Done(Err(self.failed(error))),
@@ -343,6 +353,12 @@ impl<C: Connection> Host for ScriptHost<'_, C> {
             }
             Err(error) => Sent::Done(Err(sql_error(error, &self.statements.ignored))),
         }
+    }
+
+    fn answer(&mut self, may_wait: bool) -> Option<Result<Outcome, SqlError>> {
+        let (_, receive) = self.calls?;
+        let answer = receive(&mut self.context.connection, may_wait).transpose()?;
+        Some(self.received(answer))
     }
 
     fn take_rows(&mut self) -> Rows {
@@ -588,7 +604,7 @@ impl ScriptClient {
     ) -> Result<(), RequestError> {
         set_time(&mut context.connection, target.driver, START_TIME)?;
         let mut statements = ScriptStatements::new(target, script);
-        let host = &mut ScriptHost { context, statements: &mut statements, send: None };
+        let host = &mut ScriptHost { context, statements: &mut statements, calls: None };
         let seed = Seed::of(&[seed, position.into(), INIT]);
         Ok(init(&script.source, &target.setup(script, 0, clients, seed, 0), host)?)
     }
@@ -604,28 +620,30 @@ impl ScriptClient {
     ) -> Result<Self, RequestError> {
         set_time(&mut context.connection, target.driver, START_TIME)?;
         let mut statements = ScriptStatements::new(&target, script);
-        let host = &mut ScriptHost { context, statements: &mut statements, send: None };
+        let host = &mut ScriptHost { context, statements: &mut statements, calls: None };
         let numbers = [seed, position.into(), number.into()];
         let setup = target.setup(script, number, clients, Seed::of(&numbers), passed);
         let client = Client::load(&script.source, &setup, host)?;
         Ok(Self { client, statements, target, number, position })
     }
 
-    /// Runs the script's `thread_init` until it sleeps: for how long, or `None` at the end.
+    /// Runs the script's `thread_init`, as [`Client::proceed`].
     pub fn start<C: Connection>(
         &mut self,
         context: &mut ClientContext<C>,
+        calls: Option<NonBlockingCalls<C>>,
     ) -> Result<Option<Duration>, RequestError> {
-        let host = &mut ScriptHost { context, statements: &mut self.statements, send: None };
+        let host = &mut ScriptHost { context, statements: &mut self.statements, calls };
         Ok(self.client.proceed(host)?)
     }
 
-    /// Runs the script's `thread_done` until it sleeps: for how long, or `None` at the end.
+    /// Runs the script's `thread_done`, as [`Client::finish`].
     pub fn finish<C: Connection>(
         &mut self,
         context: &mut ClientContext<C>,
+        calls: Option<NonBlockingCalls<C>>,
     ) -> Result<Option<Duration>, RequestError> {
-        let host = &mut ScriptHost { context, statements: &mut self.statements, send: None };
+        let host = &mut ScriptHost { context, statements: &mut self.statements, calls };
         Ok(self.client.finish(host)?)
     }
 
@@ -669,7 +687,7 @@ impl<C: Connection> ScriptEvent<C> for ScriptClient {
     fn run(&mut self, context: &mut ClientContext<C>) -> Result<(), RequestError> {
         let Self { client, statements, .. } = self;
         loop {
-            let progress = client.event(&mut ScriptHost { context, statements, send: None });
+            let progress = client.event(&mut ScriptHost { context, statements, calls: None });
             match step(progress, context)? {
                 EventStep::Complete => return Ok(()),
                 EventStep::Asleep => thread::sleep(client.sleep_time()),
@@ -684,8 +702,8 @@ impl<C: Connection> ScriptEvent<C> for ScriptClient {
         C: NonBlockingConnection,
     {
         let Self { client, statements, .. } = self;
-        let send = Some(C::send as SendStatement<C>);
-        let progress = client.event(&mut ScriptHost { context, statements, send });
+        let calls = Some(non_blocking_calls::<C>());
+        let progress = client.event(&mut ScriptHost { context, statements, calls });
         step(progress, context)
     }
 
@@ -699,8 +717,8 @@ impl<C: Connection> ScriptEvent<C> for ScriptClient {
         C: NonBlockingConnection,
     {
         let Self { client, statements, .. } = self;
-        let send = Some(C::send as SendStatement<C>);
-        let host = &mut ScriptHost { context, statements, send };
+        let calls = Some(non_blocking_calls::<C>());
+        let host = &mut ScriptHost { context, statements, calls };
         let outcome = host.received(answer);
         let progress = client.resume(host, outcome);
         step(progress, context)

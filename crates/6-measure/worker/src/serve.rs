@@ -322,8 +322,8 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 self.engines.iter().try_for_each(|engine| engine.check_access(connections))?;
             }
             Request::FreeStatements => {
-                self.clients.free_statements()?;
                 self.end_script(0)?;
+                self.clients.free_statements()?;
             }
             Request::Remove => return Ok(Response::Removed(self.drop_schemas()?)),
         }
@@ -352,7 +352,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
     fn end_script(&mut self, next: usize) -> Result<(), RequestError> {
         let is_elsewhere = std::mem::replace(&mut self.connected, next) != next;
         if std::mem::take(&mut self.ran_script) || is_elsewhere {
-            self.clients.free_statements()?;
+            self.clients.end_scripts()?;
             let engine = self.engines[next].clone();
             self.clients.each(move |connection| {
                 *connection = engine.connect()?;

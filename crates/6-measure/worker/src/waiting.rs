@@ -180,6 +180,27 @@ pub(crate) fn sleep_until_readable<'a, C: AsFd + 'a>(
     while let Err(Errno::INTR) = rustix::event::poll(&mut readable, longest) {}
 }
 
+/// How long a client keeps its turn while it waits for an answer outside of events.
+const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+/// Receives an answer if it is there; with `may_wait`, also if it comes soon.
+pub(crate) fn receive_soon<C: NonBlockingConnection>(
+    connection: &mut C,
+    mut may_wait: bool,
+) -> Result<Option<Answer>, Error> {
+    loop {
+        match connection.receive_available()? {
+            Received::Answer(answer) => return Ok(Some(answer)),
+            Received::Part => {}
+            Received::Nothing if may_wait => {
+                sleep_until_readable(std::iter::once(&*connection), Some(&TURN));
+                may_wait = false;
+            }
+            Received::Nothing => return Ok(None),
+        }
+    }
+}
+
 /// Measures how long a thread polls unsuccessfully. Calls that receive something are not included.
 pub(crate) struct PollMeter<T> {
     /// Ticks that a thread may poll before it sleeps.
