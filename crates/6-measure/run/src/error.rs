@@ -161,6 +161,9 @@ impl RunError {
     }
 
     pub(crate) fn load(candidate: &str, source: &WorkerError) -> Self {
+        if *source == WorkerError::Stopped {
+            return Self::Interrupted;
+        }
         Self::of_source(candidate, format!("loading the data with {candidate}: {source}"))
     }
 
@@ -305,6 +308,12 @@ impl Display for StatementProblem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn worker_that_was_stopped_for_the_user_has_not_failed() {
+        let stopped = RunError::load("a", &WorkerError::Stopped);
+        assert!(matches!(stopped, RunError::Interrupted), "{stopped}");
+    }
 
     #[test]
     fn resume_is_advised_only_if_something_was_measured() {

@@ -20,7 +20,7 @@ pub struct Options<'a> {
     pub trust: bool,
     /// Whether to keep the instances' data after a complete or failed run.
     pub keep_data: bool,
-    /// Set to stop the session after the current slice.
+    /// Set to stop the session after the current slice; also that of the worker.
     pub cancel: Arc<AtomicBool>,
     pub progress: Progress<'a>,
     pub version: String,
@@ -33,6 +33,8 @@ pub struct Options<'a> {
 pub struct WorkerProgram {
     pub program: PathBuf,
     pub args: Vec<OsString>,
+    /// Set to end requests that take [`STOP_TIME`](dbdyno_worker::STOP_TIME) longer than a slice.
+    pub cancel: Arc<AtomicBool>,
 }
 
 impl WorkerProgram {
@@ -50,6 +52,6 @@ impl WorkerProgram {
             remove_secrets(&mut command);
         }
         command.envs(environment.iter().map(|(name, value)| (name, value)));
-        WorkerHandle::start(&mut command, log)
+        WorkerHandle::start(&mut command, log, Arc::clone(&self.cancel))
     }
 }

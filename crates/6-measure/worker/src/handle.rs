@@ -6,13 +6,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use dbdyno_engines::SchemaRemoval;
 use dbdyno_machine::{Signal, die_with_parent};
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_types::profile::{Profile, Waits};
 use dbdyno_types::{SliceMeasured, StateSnapshot, StatementPlan};
+use dbdyno_units::Nanos;
 use dbdyno_workloads::definition::Microbenchmark;
+use rustix::event::Timespec;
 use rustix::fs::OFlags;
 
 use crate::error::ServeError;
@@ -20,6 +25,7 @@ use crate::protocol::{
     self, Failed, InsertStep, Open, Opened, Prepare, Reading, RefusedStatement, Request, Response,
     SliceRequest, StepReading, StepUsages, TimedUsage,
 };
+use crate::waiting::sleep_until_readable;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
@@ -51,6 +57,9 @@ pub enum WorkerError {
         /// Whether a connection is lost.
         lost_connection: bool,
     },
+    /// The user asked to stop, and the worker took too long, as in an endless loop of a script: it was killed.
+    #[error("the worker was killed because it did not stop")]
+    Stopped,
 }
 
 impl WorkerError {
@@ -65,7 +74,7 @@ impl WorkerError {
         match self {
             Self::Server { .. } | Self::Died { .. } => true,
             Self::Failed { lost_connection, .. } => *lost_connection,
-            Self::NotStarted(_) => false,
+            Self::NotStarted(_) | Self::Stopped => false,
         }
     }
 
@@ -74,7 +83,7 @@ impl WorkerError {
         match self {
             Self::Server { brief, .. } => brief.clone(),
             Self::Died { ended, doing, .. } => format!("the worker {ended} while {doing}"),
-            Self::NotStarted(_) | Self::Failed { .. } => self.to_string(),
+            Self::NotStarted(_) | Self::Failed { .. } | Self::Stopped => self.to_string(),
         }
     }
 }
@@ -83,6 +92,12 @@ fn last_lines(log: &str) -> String {
     if log.is_empty() { String::new() } else { format!("; last lines of its log: {log}") }
 }
 
+/// By how much longer than a slice a worker may take to end what it does after the user asked to stop.
+pub const STOP_TIME: Nanos = Nanos::from_secs(10);
+
+/// How often it is checked whether the user asked to stop.
+const CHECK: Duration = Duration::from_secs(1);
+
 /// A running worker. Dropping it kills the process.
 #[derive(Debug)]
 pub struct WorkerHandle {
@@ -90,6 +105,12 @@ pub struct WorkerHandle {
     requests: Option<ChildStdin>,
     responses: BufReader<ChildStdout>,
     log: PathBuf,
+    /// Set when the user asks to stop.
+    cancel: Arc<AtomicBool>,
+    /// When that was noticed.
+    stopping: Option<Instant>,
+    stop_time: Duration,
+    longest_slice: Duration,
 }
 
 /// An empty log. A symbolic link of this name is not followed.
@@ -105,11 +126,16 @@ fn new_log(log: &Path) -> io::Result<File> {
 
 impl WorkerHandle {
     /// Starts `command` as a worker, with its error output in the file `log`. The command must
-    /// call [`crate::serve`] on its standard input and output.
+    /// call [`crate::serve`] on its standard input and output. Once `cancel` is set, it is killed if it takes
+    /// [`STOP_TIME`] longer than a slice.
     ///
     /// The kernel kills the worker when the calling thread ends, even if dbdyno is killed. The
     /// worker has its own process group, so that Ctrl-C in a terminal does not affect it.
-    pub fn start(command: &mut Command, log: &Path) -> Result<Self, WorkerError> {
+    pub fn start(
+        command: &mut Command,
+        log: &Path,
+        cancel: Arc<AtomicBool>,
+    ) -> Result<Self, WorkerError> {
         let failed = |error: io::Error| WorkerError::NotStarted(error.to_string());
         let errors = new_log(log).map_err(|error| {
             WorkerError::NotStarted(format!("creating its log {}: {error}", log.display()))
@@ -122,7 +148,16 @@ impl WorkerHandle {
         let no_pipes = || WorkerError::NotStarted("it has no pipes".to_owned());
         let requests = Some(child.stdin.take().ok_or_else(no_pipes)?);
         let responses = BufReader::new(child.stdout.take().ok_or_else(no_pipes)?);
-        Ok(Self { child, requests, responses, log: log.to_owned() })
+        Ok(Self {
+            child,
+            requests,
+            responses,
+            log: log.to_owned(),
+            cancel,
+            stopping: None,
+            stop_time: STOP_TIME.into(),
+            longest_slice: Duration::ZERO,
+        })
     }
 
     pub fn pid(&self) -> u32 {
@@ -172,6 +207,7 @@ impl WorkerHandle {
         read: &mut dyn FnMut(Reading) -> Option<TimedUsage>,
     ) -> Result<SliceMeasured, WorkerError> {
         let doing = "running a slice";
+        let began = Instant::now();
         self.send(&Request::Slice(order), doing)?;
         loop {
             match self.receive(doing)? {
@@ -180,6 +216,7 @@ impl WorkerHandle {
                     self.send(&Request::Read, doing)?;
                 }
                 Response::Sliced(measured) => {
+                    self.longest_slice = self.longest_slice.max(began.elapsed());
                     let Some(TimedUsage { server, counts, energy }) = read(Reading::End) else {
                         return Ok(*measured);
                     };
@@ -308,6 +345,7 @@ impl WorkerHandle {
     /// Lets the worker close its connections and waits for its exit.
     pub fn close(mut self) -> Result<(), WorkerError> {
         self.requests = None;
+        self.wait()?;
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
             _ => Err(self.died("closing")),
@@ -335,7 +373,28 @@ impl WorkerHandle {
         }
     }
 
+    /// Waits until the worker responds or exits. After the user asked to stop, kills it if it takes too long.
+    fn wait(&mut self) -> Result<(), WorkerError> {
+        let pause = self.stop_time.min(CHECK);
+        let pause =
+            Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+        while self.responses.buffer().is_empty()
+            && !sleep_until_readable(std::iter::once(self.responses.get_ref()), Some(&pause))
+            && matches!(self.child.try_wait(), Ok(None))
+        {
+            if self.cancel.load(Ordering::Relaxed)
+                && self.stopping.get_or_insert_with(Instant::now).elapsed()
+                    >= self.longest_slice + self.stop_time
+            {
+                self.kill();
+                return Err(WorkerError::Stopped);
+            }
+        }
+        Ok(())
+    }
+
     fn receive(&mut self, doing: &'static str) -> Result<Response, WorkerError> {
+        self.wait()?;
         match protocol::receive(&mut self.responses) {
             Ok(Some(Response::Failed(Failed { message, lost_connection }))) => {
                 Err(WorkerError::Failed { doing, message, lost_connection })
@@ -349,6 +408,9 @@ impl WorkerHandle {
     }
 
     fn died(&mut self, doing: &'static str) -> WorkerError {
+        if self.requests.is_none() && self.stopping.is_some() {
+            return WorkerError::Stopped;
+        }
         // The worker closed its pipe. The kill prevents waiting forever for a stuck worker; it has
         // no effect on a process that has exited.
         let _ = self.child.kill();
@@ -406,7 +468,7 @@ mod tests {
         let (log, target) = (dir.path().join("base.log"), dir.path().join("target"));
         fs::write(&target, "kept").unwrap();
         symlink(&target, &log).unwrap();
-        let started = WorkerHandle::start(&mut Command::new("/bin/true"), &log);
+        let started = WorkerHandle::start(&mut Command::new("/bin/true"), &log, Arc::default());
         let error = started.unwrap_err().to_string();
         assert!(error.contains("creating its log"), "{error}");
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
@@ -417,19 +479,39 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("base.log");
         fs::write(&log, "earlier").unwrap();
-        drop(WorkerHandle::start(&mut Command::new("/bin/true"), &log).unwrap());
+        drop(WorkerHandle::start(&mut Command::new("/bin/true"), &log, Arc::default()).unwrap());
         assert_eq!(fs::read_to_string(&log).unwrap(), "");
+    }
+
+    /// A worker that receives a request and executes these commands of a shell.
+    fn worker(answer: &str, cancel: Arc<AtomicBool>) -> WorkerHandle {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &format!("read -r request; {answer}")]);
+        WorkerHandle::start(&mut command, &dir.path().join("log"), cancel).unwrap()
+    }
+
+    #[test]
+    fn worker_is_killed_only_if_it_does_not_stop_in_time() {
+        let stopping = || Arc::new(AtomicBool::new(true));
+        let response = serde_json::to_string(&Response::Done).unwrap();
+        let mut stops = worker(&format!("echo '{response}'; read -r end"), stopping());
+        stops.free_statements().unwrap();
+
+        let mut endless = worker("exec sleep 600", stopping());
+        endless.stop_time = Duration::ZERO;
+        let error = endless.free_statements().unwrap_err();
+        assert_eq!((&error, error.is_loss()), (&WorkerError::Stopped, false));
+        assert_eq!(endless.free_statements(), Err(WorkerError::Stopped));
+
+        let mut does_not_exit = worker("exec sleep 600", stopping());
+        does_not_exit.stop_time = Duration::ZERO;
+        assert_eq!(does_not_exit.close(), Err(WorkerError::Stopped));
     }
 
     #[test]
     fn answer_says_whether_a_connection_was_lost() {
-        let dir = tempfile::tempdir().unwrap();
-        let error_of = |answer: &str| {
-            let mut command = Command::new("/bin/sh");
-            command.args(["-c", &format!("read -r request; {answer}")]);
-            let mut worker = WorkerHandle::start(&mut command, &dir.path().join("log")).unwrap();
-            worker.free_statements().unwrap_err()
-        };
+        let error_of = |answer: &str| worker(answer, Arc::default()).free_statements().unwrap_err();
         let failed = |lost_connection| {
             let message = "no space left".to_owned();
             let response = Response::Failed(Failed { message, lost_connection });

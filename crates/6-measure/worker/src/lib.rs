@@ -31,7 +31,7 @@ mod waits;
 
 pub use client::{Client, ClientSetup};
 pub use error::{RequestError, ServeError};
-pub use handle::{WorkerError, WorkerHandle};
+pub use handle::{STOP_TIME, WorkerError, WorkerHandle};
 pub use profiler::Profiler;
 pub use serve::serve;
 pub use server_monitor::{ServerMonitor, StepMeter, TimedPart};

@@ -169,15 +169,20 @@ impl<C: NonBlockingConnection, T: TickSource> Waiting<C> for Polling<T> {
     }
 }
 
-/// Sleeps until a connection is readable or lost, or for this time. Errors occur again when it is read.
+/// Sleeps until a connection is readable or lost, or for this time: returns which. Errors occur again when it is read.
 #[cold]
 pub(crate) fn sleep_until_readable<'a, C: AsFd + 'a>(
     connections: impl Iterator<Item = &'a C>,
     longest: Option<&Timespec>,
-) {
+) -> bool {
     let mut readable: Vec<PollFd<'_>> =
         connections.map(|connection| PollFd::new(connection, PollFlags::IN)).collect();
-    while let Err(Errno::INTR) = rustix::event::poll(&mut readable, longest) {}
+    loop {
+        match rustix::event::poll(&mut readable, longest) {
+            Err(Errno::INTR) => {}
+            found => return found != Ok(0),
+        }
+    }
 }
 
 /// How long a client keeps its turn while it waits for an answer outside of events.

@@ -120,9 +120,11 @@ impl Harness {
     pub fn new() -> anyhow::Result<Self> {
         // Not the path it was started with: a new build may replace that file.
         let program = PathBuf::from("/proc/self/exe").read_link()?;
+        let cancel = stop_on_signals()?;
+        let args = vec![WORKER.into()];
         Ok(Self {
-            cancel: stop_on_signals()?,
-            worker: WorkerProgram { program, args: vec![WORKER.into()] },
+            worker: WorkerProgram { program, args, cancel: Arc::clone(&cancel) },
+            cancel,
             cpus: CpuSet::allowed()?,
         })
     }
@@ -130,7 +132,7 @@ impl Harness {
     /// Starts a worker that writes its error output to the file `log`.
     pub fn worker(&self, log: &Path) -> Result<WorkerHandle, WorkerError> {
         let mut command = Command::new(&self.worker.program);
-        WorkerHandle::start(command.args(&self.worker.args), log)
+        WorkerHandle::start(command.args(&self.worker.args), log, Arc::clone(&self.cancel))
     }
 
     /// Keeps CPUs from idling, on machines where a run does so by default.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "as in tests, for their helpers")]
 
 use std::process::Command;
+use std::sync::Arc;
 
 use dbdyno_drivers::Connection;
 use dbdyno_drivers::mysql::MySqlConnection;
@@ -164,7 +165,7 @@ fn load_and_check(rows: u64, engines: &[(ServerSystem, Option<StorageEngine>)]) 
         let server = server.unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_load-generator"));
         let log = server.directory().join("worker.log");
-        let worker = WorkerHandle::start(command.arg("worker"), &log).unwrap();
+        let worker = WorkerHandle::start(command.arg("worker"), &log, Arc::default()).unwrap();
         let mut worker = server.open_for_inserts(worker, &cpus, &plan).unwrap();
         for step in 0..plan.steps.len() as u32 {
             let order = InsertStep { step, repeat: 0, data: None };

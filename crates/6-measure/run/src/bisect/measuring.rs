@@ -235,7 +235,11 @@ mod tests {
                     [[candidate]]\nname = 'b'\nsystem = 'mariadb'\n";
         let experiment = parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
         let options = Options {
-            worker: WorkerProgram { program: "/bin/false".into(), args: Vec::new() },
+            worker: WorkerProgram {
+                program: "/bin/false".into(),
+                args: Vec::new(),
+                cancel: Arc::default(),
+            },
             cache: None,
             trust: false,
             keep_data: false,

@@ -427,6 +427,7 @@ impl Instance {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::sync::Arc;
 
     use dbdyno_machine::CpuAssignment;
     use dbdyno_results::RunDirectory;
@@ -448,7 +449,11 @@ mod tests {
     fn instance_is_restarted_only_if_a_connection_is_lost() {
         let experiment = parse("test.toml", EXPERIMENT).unwrap_or_else(|p| panic!("{p}"));
         let dir = tempfile::tempdir().unwrap();
-        let worker = WorkerProgram { program: "/bin/false".into(), args: Vec::new() };
+        let worker = WorkerProgram {
+            program: "/bin/false".into(),
+            args: Vec::new(),
+            cancel: Arc::default(),
+        };
         let all = || "0".parse().unwrap();
         let cpus = CpuAssignment { system: all(), dbdyno: all() };
         let directory = RunDirectory::at(dir.path());
@@ -463,8 +468,8 @@ mod tests {
             command.args(["-c", &format!("read -r request; echo '{answer}'; read -r request")]);
             let candidate = on_existing_servers(&experiment).pop().unwrap();
             let mut instance = Instance::new(&context, candidate);
-            instance.worker =
-                Some(WorkerHandle::start(&mut command, &dir.path().join("log")).unwrap());
+            let worker = WorkerHandle::start(&mut command, &dir.path().join("log"), Arc::default());
+            instance.worker = Some(worker.unwrap());
             let error = instance.run_slice(&context, request, &prepare).unwrap_err();
             let SliceError::Failed(error) = error else { panic!("no server was restarted") };
             assert!(error.to_string().contains("the disk is full"), "{error}");

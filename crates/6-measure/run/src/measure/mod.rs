@@ -548,6 +548,7 @@ impl Blocks<'_, '_> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use dbdyno_machine::CpuAssignment;
     use dbdyno_results::RunDirectory;
@@ -564,7 +565,11 @@ mod tests {
                     [[candidate]]\nname = 'a'\nsystem = 'mariadb'\n\
                     [[candidate]]\nname = 'b'\nsystem = 'mariadb'\n";
         let experiment = parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
-        let worker = WorkerProgram { program: "/bin/false".into(), args: Vec::new() };
+        let worker = WorkerProgram {
+            program: "/bin/false".into(),
+            args: Vec::new(),
+            cancel: Arc::default(),
+        };
         let all = || "0".parse().unwrap();
         let cpus = CpuAssignment { system: all(), dbdyno: all() };
         let directory = RunDirectory::at(Path::new("/none"));

@@ -176,6 +176,7 @@ impl MicrobenchmarkRun<'_> {
                 }
                 Err(SliceError::Failed(error)) => error,
             };
+            recorder.check_cancelled()?;
             sampled[number] = false;
             recorder.warn(failed(&instances[number].candidate.name, &error));
             return Ok(());

@@ -55,6 +55,7 @@ impl MicrobenchmarkRun<'_> {
             match outcome {
                 Ok(measured) => blocks.calibrate(&measured),
                 Err(error) => {
+                    recorder.check_cancelled()?;
                     let name = &instance.candidate.name;
                     let what = format!("where {name} waits is not recorded: {error}");
                     let advice = "everything else is measured".to_owned();

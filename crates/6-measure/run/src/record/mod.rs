@@ -174,7 +174,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Stops an instance that failed; stores and reports the failure. Without the baseline, or without any other
-    /// candidate, the session ends.
+    /// candidate, the session ends, as it does if the instance was stopped for the user.
     pub fn instance_failed(
         &mut self,
         instance: &mut Instance,
@@ -182,6 +182,9 @@ impl<'a> Recorder<'a> {
         phase: &Phase,
         error: &WorkerError,
     ) -> Result<(), RunError> {
+        if *error == WorkerError::Stopped {
+            return Err(RunError::Interrupted);
+        }
         instance.kill();
         if let Some(outside) = instance.ended_from_outside(error) {
             return Err(outside);

@@ -380,6 +380,7 @@ impl Session<'_> {
         let mut instances = Vec::new();
         for candidate in candidates.iter().filter(|one| sets(one) || one.role == Role::Baseline) {
             let (instance, opened) = start_without_data(context, candidate)?;
+            self.recorder.check_cancelled()?;
             opened.map_err(|error| {
                 RunError::Other(format!("candidate {}: {error}", candidate.name))
             })?;

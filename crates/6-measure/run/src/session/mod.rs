@@ -262,6 +262,7 @@ impl<'a> Session<'a> {
         }
         let run = self.recorder.results.identity();
         let checked = readiness::check_all(self.experiment, &self.options.worker, run);
+        self.recorder.check_cancelled()?;
         let failed =
             |(candidate, checked): (String, Result<_, _>)| Some((candidate, checked.err()?));
         let failures: Vec<_> = checked.into_iter().filter_map(failed).collect();

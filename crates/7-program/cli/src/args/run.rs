@@ -22,8 +22,8 @@ use super::results::{Gate, View};
     dbdyno run ci.toml --fail-if 'slower 2%' --fail-if 'more-cpu 5% in writes'\n  \
     dbdyno run --script oltp_read_only.lua\n  \
     dbdyno run --script tpcc.lua --option scale=1 mariadb mariadb:engine=myrocks\n\n\
-    Ctrl-C stops after the current slice and reports what was measured; a second Ctrl-C stops \
-    immediately. Either way, --resume continues the run.")]
+    Ctrl-C stops after the current slice and reports what was measured; what takes 10 s longer than \
+    a slice is ended. A second Ctrl-C stops immediately. Either way, --resume continues the run.")]
 pub struct Run {
     /// Experiment file; with --script the candidates, of which the first is the baseline [default:
     /// the installed servers]

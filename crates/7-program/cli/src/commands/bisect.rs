@@ -18,7 +18,7 @@ use crate::args::Bisect;
 use crate::commands::export_file;
 use crate::commands::report::assembled;
 use crate::commands::session::{
-    INTERRUPTED, directory_for, options, read_experiment, stop_on_signals,
+    INTERRUPTED, directory_for, options, read_experiment, stop_run_on_signals,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -34,7 +34,7 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
     let directory = args.out.clone();
     let directory =
         directory.unwrap_or_else(|| directory_for(&format!("{}-bisect", experiment.name)));
-    let cancel = stop_on_signals("stopping after the current slice or stage")?;
+    let cancel = stop_run_on_signals()?;
     let display = Display::new();
     let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
     let options = Options { cache: args.cache.clone(), ..options(cancel, &progress)? };

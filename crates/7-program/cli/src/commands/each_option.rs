@@ -23,7 +23,7 @@ use dbdyno_units::counted;
 use crate::commands::compare::{Comparison, installed};
 use crate::commands::report::assembled;
 use crate::commands::session::{
-    INTERRUPTED, directory_for, note_if_resumed, note_left_out, options, stop_on_signals,
+    INTERRUPTED, directory_for, note_if_resumed, note_left_out, options, stop_run_on_signals,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -66,7 +66,7 @@ pub fn each_option(comparison: &Comparison<'_>) -> Result<ExitCode, CliError> {
         words: &words,
         baseline: &baseline,
         directory: &comparison.out.map_or_else(default, Path::to_owned),
-        cancel: stop_on_signals("stopping after the current slice or stage")?,
+        cancel: stop_run_on_signals()?,
         screening: part(1),
         measuring: part(2),
     };

@@ -18,6 +18,7 @@ use dbdyno_scripts::text_of;
 use dbdyno_spec::experiment::{Experiment, LayerRules, System};
 use dbdyno_spec::parse_with_files;
 use dbdyno_units::{Nanos, counted, shell_quoted};
+use dbdyno_worker::STOP_TIME;
 use jiff::{Timestamp, Zoned};
 
 use crate::args::{SessionOptions, When};
@@ -89,7 +90,8 @@ pub fn note_left_out(experiment: &Experiment) {
 
 /// The command that starts this program as a worker.
 pub fn worker_program() -> Result<WorkerProgram, CliError> {
-    Ok(WorkerProgram { program: own_program()?, args: vec!["worker".into()] })
+    let cancel = Arc::default();
+    Ok(WorkerProgram { program: own_program()?, args: vec!["worker".into()], cancel })
 }
 
 /// The options of work that keeps no data and compiles into the default build cache.
@@ -98,7 +100,7 @@ pub fn options<'a>(
     progress: &'a (dyn Fn(RunEvent<'_>) + Sync),
 ) -> Result<Options<'a>, CliError> {
     Ok(Options {
-        worker: worker_program()?,
+        worker: WorkerProgram { cancel: Arc::clone(&cancel), ..worker_program()? },
         cache: None,
         keep_data: false,
         trust: false,
@@ -168,7 +170,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// Returns a flag that SIGINT, SIGTERM and SIGHUP set; they also print `message`. A second request
 /// exits immediately.
-pub fn stop_on_signals(message: &'static str) -> Result<Arc<AtomicBool>, CliError> {
+pub fn stop_on_signals(message: impl Into<String>) -> Result<Arc<AtomicBool>, CliError> {
+    let message = message.into();
     let cancel = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancel);
     let mut first = None;
@@ -183,6 +186,13 @@ pub fn stop_on_signals(message: &'static str) -> Result<Arc<AtomicBool>, CliErro
     })
     .map_err(|error| CliError::Other(format!("handling Ctrl-C: {error}")))?;
     Ok(cancel)
+}
+
+/// As [`stop_on_signals`], for runs.
+pub fn stop_run_on_signals() -> Result<Arc<AtomicBool>, CliError> {
+    stop_on_signals(format!(
+        "stopping after the current slice or stage; what takes {STOP_TIME} longer than a slice is ended"
+    ))
 }
 
 fn is_same_request(first: Instant, now: Instant) -> bool {
@@ -230,7 +240,7 @@ pub type Work<'a> = dyn Fn(&Options<'_>) -> Result<Outcome, RunError> + 'a;
 impl Execution<'_> {
     /// Executes a session, prints and exports the report, and judges a complete run by the rules of `--fail-if`.
     pub fn execute(self, work: &Work<'_>) -> Result<ExitCode, CliError> {
-        let cancel = stop_on_signals("stopping after the current slice or stage")?;
+        let cancel = stop_run_on_signals()?;
         let progress = |event: RunEvent<'_>| self.display.show(&event);
         let outcome = work(&Options {
             cache: self.options.cache.clone(),

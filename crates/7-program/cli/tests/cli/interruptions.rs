@@ -317,11 +317,8 @@ fn ctrl_c_while_compiling_stops_the_compilers() {
     resume(&out, &[]).assert_code(0);
 }
 
-#[test]
-fn second_ctrl_c_exits_immediately() {
-    let test = TestDir::new();
-    let out = test.out();
-    // An event of minutes, for whose end the first signal waits.
+/// Starts a run and waits until it measures an event of minutes.
+fn start_endless(test: &TestDir, out: &Path) -> Background {
     let endless = "[[microbenchmark]]\nname = \"endless\"\ngroup = \"range-1\"\n\
                    [[microbenchmark.statements]]\nrows = 1\ndraw = { id = \"uniform\" }\n\
                    sql = \"\"\"WITH RECURSIVE n(i) AS \
@@ -332,10 +329,27 @@ fn second_ctrl_c_exits_immediately() {
         more: endless,
         ..Experiment::default()
     };
-    let mut run = test.start(&experiment, &out, &[]);
+    let mut run = test.start(&experiment, out, &[]);
     run.wait_until("the microbenchmark before", || {
-        out.join("run.sqlite-wal").exists() && Stored::open(&out).microbenchmarks()[0].1
+        out.join("run.sqlite-wal").exists() && Stored::open(out).microbenchmarks()[0].1
     });
+    run
+}
+
+#[test]
+#[ignore = "full"]
+fn ctrl_c_ends_an_endless_event() {
+    let test = TestDir::new();
+    let mut run = start_endless(&test, &test.out());
+    run.signal(libc::SIGINT);
+    run.end().assert_code(130).assert_prints("--resume");
+    assert!(Stored::open(&test.out()).microbenchmarks()[0].1);
+}
+
+#[test]
+fn second_ctrl_c_exits_immediately() {
+    let test = TestDir::new();
+    let mut run = start_endless(&test, &test.out());
     let workers = children(run.pid());
     run.signal(libc::SIGINT);
     // Two pending signals would be merged into one.

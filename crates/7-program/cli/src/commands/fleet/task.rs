@@ -13,13 +13,13 @@ use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, make_candid
 
 use super::{Builds, cache_of, parsed};
 use crate::args::FleetTask;
-use crate::commands::session::{INTERRUPTED, options, stop_on_signals, worker_program};
+use crate::commands::session::{INTERRUPTED, options, stop_run_on_signals, worker_program};
 use crate::error::CliError;
 use crate::output::{self, Display};
 
 pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
     let FleetTask { directory, task, attempt } = args;
-    let stop = stop_on_signals("stopping after the current slice or stage")?;
+    let stop = stop_run_on_signals()?;
     let place = place();
     let begun = TaskSession::begin(directory, task, *attempt, &place, &stop);
     let session = match begun {
