@@ -33,7 +33,10 @@ enum StepError {
 
 impl From<WorkerError> for StepError {
     fn from(error: WorkerError) -> Self {
-        Self::Candidate(error)
+        match error {
+            WorkerError::Stopped => Self::Run(RunError::Interrupted),
+            error => Self::Candidate(error),
+        }
     }
 }
 
