@@ -340,7 +340,7 @@ fn start_endless(test: &TestDir, out: &Path) -> Background {
 #[ignore = "full"]
 fn ctrl_c_ends_an_endless_event() {
     let test = TestDir::new();
-    let mut run = start_endless(&test, &test.out());
+    let run = start_endless(&test, &test.out());
     run.signal(libc::SIGINT);
     run.end().assert_code(130).assert_prints("--resume");
     assert!(Stored::open(&test.out()).microbenchmarks()[0].1);
