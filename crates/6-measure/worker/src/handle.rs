@@ -208,6 +208,7 @@ impl WorkerHandle {
     ) -> Result<SliceMeasured, WorkerError> {
         let doing = "running a slice";
         let began = Instant::now();
+        self.longest_slice = self.longest_slice.max(order.least_time().into());
         self.send(&Request::Slice(order), doing)?;
         loop {
             match self.receive(doing)? {

@@ -297,6 +297,15 @@ impl SliceRequest {
     pub const fn of(quota: Quota) -> Self {
         Self { block: 0, clients: None, lead_in: None, quota, counters: false, profile: false }
     }
+
+    /// How long it takes at least; 0 if it ends after a number of events.
+    pub fn least_time(&self) -> Nanos {
+        let time = |quota| match quota {
+            Quota::Time(least) => least,
+            Quota::Events(_) => Nanos::ZERO,
+        };
+        self.lead_in.into_iter().chain([self.quota]).map(time).sum()
+    }
 }
 
 /// How long caches and branch predictors take to refill after slices of other candidates. Without a
@@ -352,6 +361,15 @@ mod tests {
         assert_eq!(lengths, [1_000, 5_000, 5_000, 5_000, 10_000, 125_000]);
         let wall = Nanos::from_millis(20);
         assert_eq!(Quota::Time(wall).lead_in(wall), Some(Quota::Time(Nanos::from_millis(5))));
+    }
+
+    #[test]
+    fn slice_takes_at_least_its_time_and_that_of_its_lead_in() {
+        let long = Quota::Time(Nanos::from_secs(80));
+        let timed =
+            SliceRequest { lead_in: long.lead_in(Nanos::from_secs(80)), ..SliceRequest::of(long) };
+        assert_eq!(timed.least_time(), Nanos::from_secs(90));
+        assert_eq!(SliceRequest::of(Quota::Events(80)).least_time(), Nanos::ZERO);
     }
 
     #[test]
