@@ -127,8 +127,11 @@ pub(crate) fn from_baseline(
         instance.worker_mut()?.settle()?;
         instance.close()
     });
-    settled.map_err(|error| {
-        RunError::baseline(&baseline.name, "recovering its data", &error.to_string(), true)
+    settled.map_err(|error| match error {
+        WorkerError::Stopped => RunError::Interrupted,
+        error => {
+            RunError::baseline(&baseline.name, "recovering its data", &error.to_string(), true)
+        }
     })?;
     for candidate in &candidates[1..] {
         source.copy_to(&context.data_location(candidate, &candidate.name))?;

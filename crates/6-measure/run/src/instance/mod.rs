@@ -223,6 +223,7 @@ impl Instance {
                 Err(SliceError::Lost(LostSlice { error, begins_to_differ }))
             }
             Ok(false) => Err(SliceError::Failed(error)),
+            Err(WorkerError::Stopped) => Err(SliceError::Failed(WorkerError::Stopped)),
             Err(again) => {
                 let text =
                     |error: &str, again: &str| format!("{error}; restarting failed: {again}");
