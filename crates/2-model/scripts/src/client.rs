@@ -106,7 +106,7 @@ impl Client {
             progress = match progress {
                 Progress::Waiting => match host.answer(may_wait) {
                     Some(answer) => self.run(host, Input::Answer(answer))?,
-                    None => return Ok(Some(Duration::ZERO)),
+                    None => return Ok(Some(ANSWER_INTERVAL)),
                 },
                 Progress::Sleeping => return Ok(Some(self.sleep_time())),
                 Progress::Ended if !self.is_command && !self.ends => {
@@ -472,6 +472,10 @@ pub fn prepare(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<()
     let step = |host: &mut &mut dyn Host, client: &mut Client| client.proceed(&mut **host);
     take_turns(&mut host, &mut clients, step, |host, time| host.sleep(time))
 }
+
+/// How long a client waits before it asks again for an answer that did not come soon: many clients that ask more often
+/// would take CPU time from the server.
+const ANSWER_INTERVAL: Duration = Duration::from_millis(1);
 
 /// How long a client sleeps at least that lets others run: those may only continue after a sleep.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(100);
