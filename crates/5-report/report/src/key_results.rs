@@ -357,12 +357,16 @@ impl Finding {
         }
     }
 
-    /// Whether a difference is as large in the control or within its interval, is of an equal candidate, or is in
-    /// background work that reads do not cause.
+    /// Whether a difference is as large in the control, or within its interval.
+    pub(crate) const fn is_of_control(&self) -> bool {
+        self.control.is_some() || self.control_interval.is_some()
+    }
+
+    /// Whether a difference is [of the control](Self::is_of_control) or of an equal candidate, or is in background work
+    /// that reads do not cause.
     const fn may_be_noise(&self) -> bool {
         let is_of_background = self.reads && self.without_background.is_some();
-        let is_of_control = self.control.is_some() || self.control_interval.is_some();
-        self.is_difference() && (is_of_control || self.is_as_baseline || is_of_background)
+        self.is_difference() && (self.is_of_control() || self.is_as_baseline || is_of_background)
     }
 
     /// The verdict that sets the colour: what may be noise has none.
@@ -616,20 +620,23 @@ impl Finding {
     /// That the control, which is equal to the baseline, differs in the same way or may do so, or that the difference is in
     /// work between the slices.
     fn caution(&self) -> String {
-        let control = match (self.control, self.control_interval) {
+        let control = match (self.control, self.noisy_control()) {
             (Some(control), _) => {
                 let difference = size_of(control);
                 let word = if control > Ratio::ONE { "more" } else { "less" };
                 format!("; may be noise, as the control has {difference} {word}")
             }
-            (None, Some((low, high))) => {
-                let ends = format!("{} to {}", change(low), change(high));
-                format!("; may be noise, as the control is too noisy to tell ({ends})")
-            }
+            (None, Some(noisy)) => format!("; may be noise, as {noisy}"),
             (None, None) => String::new(),
         };
         let background = if self.reads { String::new() } else { self.background() };
         control + self.equality() + &background
+    }
+
+    /// [`control_interval`](Self::control_interval) in words, unless the control has the same difference.
+    pub(crate) fn noisy_control(&self) -> Option<String> {
+        let (low, high) = self.control_interval.filter(|_| self.control.is_none())?;
+        Some(format!("the control is too noisy to tell ({} to {})", change(low), change(high)))
     }
 
     const fn equality(&self) -> &'static str {
@@ -810,8 +817,7 @@ pub(crate) fn steps<'r, 'a>(
         let joined = |one: &&Finding| {
             !matches!(one.outcome, Outcome::Mixed | Outcome::NoInterval)
                 && (one.is_difference() || one.better + one.worse == 0)
-                && one.control.is_none()
-                && one.control_interval.is_none()
+                && !one.is_of_control()
                 && one.without_background.is_none()
                 && one.range.is_none()
                 && one.part.is_none()

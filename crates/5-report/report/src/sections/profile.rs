@@ -230,13 +230,14 @@ impl Explained<'_> {
         with_clients(&self.member.name, self.member.clients, self.report.is_sweep())
     }
 
-    /// A difference that may be noise, as the control has about the same, is none. Background work is not in the rows.
-    fn verdict(&self) -> Verdict {
+    fn finding(&self) -> Finding {
         let measured = Measured { microbenchmark: self.member, row: self.row };
-        match Finding::beside(&[measured], Metric::Cpu, None).control {
-            Some(_) => Verdict::WithinNoise,
-            None => self.row.cpu_verdict,
-        }
+        Finding::beside(&[measured], Metric::Cpu, None)
+    }
+
+    /// A difference that may be noise because of the control is none. Background work is not in the rows.
+    fn verdict(&self) -> Verdict {
+        if self.finding().is_of_control() { Verdict::WithinNoise } else { self.row.cpu_verdict }
     }
 
     fn has_verdict(&self) -> bool {
@@ -307,7 +308,8 @@ impl Explained<'_> {
         let is_own = own.is_some_and(|own| own.distance() >= floor.as_fraction());
         let typically = if is_own { "" } else { "typically " };
         let floor_us = floor.as_fraction() * self.profile.total_us[1];
-        let of_control = format!("the control {typically}differs by {} µs", us(floor_us));
+        let differs = || format!("the control {typically}differs by {} µs", us(floor_us));
+        let of_control = self.finding().noisy_control().unwrap_or_else(differs);
         let is_like_control = self.verdict() != self.row.cpu_verdict;
         Some(match is_like_control || self.difference_us().abs() <= floor_us {
             true => of_control,

@@ -1039,12 +1039,23 @@ fn why_of_a_difference_that_the_control_has_too_is_not_certain() {
     row.cpu_verdict = Verdict::Better;
     let profile = row.profile.as_mut().unwrap();
     (profile.total_us, profile.interval_us) = ([57.0, 60.0], Some([-4.0, -2.0]));
-    let text = explain(&report, None, false);
-    let (title, _) = text.split_once("\n\n").unwrap();
-    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(title.contains("no certain difference in CPU time per query between "), "{title}");
-    let control = "95%: −4.00 to −2.00; the control differs by 1.80 µs)";
-    assert!(title.ends_with(control), "{title}");
+    let check = |report: &Report, control: &str| {
+        let text = explain(report, None, false);
+        let (title, _) = text.split_once("\n\n").unwrap();
+        let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(title.contains("no certain difference in CPU time per query between "), "{title}");
+        assert!(
+            title.ends_with(&format!("95%: −4.00 to −2.00; the control {control})")),
+            "{title}"
+        );
+    };
+    check(&report, "differs by 1.80 µs");
+    // Nor is one within the interval of a control that is too noisy.
+    let mut rows = report.microbenchmarks[0].rows.iter_mut();
+    let control = rows.find(|row| row.role == Role::Control).unwrap();
+    let [low, median, high] = [0.7, 1.02, 1.4].map(dbdyno_units::Ratio::new);
+    control.relative_cpu = Some(sample::interval(median, low, high));
+    check(&report, "is too noisy to tell (30% less to 40% more)");
 }
 
 #[test]
