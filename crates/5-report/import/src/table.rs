@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn label_of_microbenchmarks_is_no_candidate_with_any_number_of_values() {
+    fn label_of_microbenchmarks_is_not_a_candidate_with_any_number_of_values() {
         for (text, values) in [
             ("test,old,new\na,100,110,1.10\n", 3),
             ("Test\told\tnew\na\t100\t110\t1.10\n", 3),

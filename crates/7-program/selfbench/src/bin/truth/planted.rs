@@ -64,7 +64,7 @@ pub struct Args {
     /// Number of runs, each with its own seed and new instances
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
-    /// Rounds of the loop that is added to the function; default: about 3% of a query
+    /// Rounds of the loop that is added to the function [default: about 3% of a query]
     #[arg(long)]
     rounds: Option<u32>,
     #[command(flatten)]
@@ -138,7 +138,7 @@ impl Plant {
         let original = source.unpack(&Cache::new(&directory))?;
         let text = read(&original.join(self.file))?;
         let (before, after) = text.split_once(self.statement).with_context(|| {
-            format!("{} of {} has not the expected code", self.file, source.version())
+            format!("{} of {} does not contain the expected code", self.file, source.version())
         })?;
         let function = before.rfind("\n}").map(|end| &before[end..]);
         ensure!(
