@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use dbdyno_units::counted;
+
 use crate::ImportError;
 use crate::parse::{FORMATS, Measure, Value, at_line, in_file};
 
@@ -157,7 +159,8 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
             }
             let is_figure = |field: &&&str| FIGURES.contains(&field.to_lowercase().as_str());
             if let Some(figure) = fields.iter().find(is_figure) {
-                return Err(wrong(line, format!("the column `{figure}` is not a candidate")));
+                let what = format!("the column `{figure}` is not a candidate");
+                return Err(at_line(path, line, &what, COLUMNS_HELP));
             }
             let named = |field: &&str| (*legend.get(*field).unwrap_or(field)).to_owned();
             let columns: Vec<String> = fields.iter().map(named).collect();
@@ -186,7 +189,8 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
             }
         }
         if numbers.len() != columns.len() {
-            let what = format!("{} values for {} columns", numbers.len(), columns.len());
+            let [found, expected] = [numbers.len(), columns.len()].map(|count| count as u64);
+            let what = format!("{} for {}", counted(found, "value"), counted(expected, "column"));
             return Err(at_line(path, line, &what, COLUMNS_HELP));
         }
         for (column, field) in columns.iter().zip(numbers) {
@@ -351,19 +355,21 @@ mod tests {
     #[test]
     fn label_of_microbenchmarks_is_not_a_candidate_with_any_number_of_values() {
         for (text, values) in [
-            ("test,old,new\na,100,110,1.10\n", 3),
-            ("Test\told\tnew\na\t100\t110\t1.10\n", 3),
-            ("old;new;test\n100;110;1.10;a\n", 3),
-            ("| | old | new |\n|---|---|---|\n| a | 100 | 110 | 1.10 |\n", 3),
-            ("test,old,new\na,100\n", 1),
+            ("test,old,new\na,100,110,1.10\n", "3 values"),
+            ("Test\told\tnew\na\t100\t110\t1.10\n", "3 values"),
+            ("old;new;test\n100;110;1.10;a\n", "3 values"),
+            ("| | old | new |\n|---|---|---|\n| a | 100 | 110 | 1.10 |\n", "3 values"),
+            ("test,old,new\na,100\n", "1 value"),
         ] {
             let message = error(text);
-            let expected = format!(": {values} values for 2 columns; a line has a value per");
+            let expected = format!(": {values} for 2 columns; a line has a value per");
             assert!(message.contains(&expected), "{message}");
         }
         let message = error("test,old,new\n100,110,a\n");
         assert!(message.contains("t.tsv:2: `a` is not below `test`, its heading;"), "{message}");
-        assert!(error("test,old,ratio\na,1,2\n").contains("`ratio` is not a candidate"));
+        assert!(
+            error("test,old,ratio\na,1,2\n").contains("`ratio` is not a candidate; a line has")
+        );
         let expected = [row("base", "a", 10.0), row("test", "a", 12.0)];
         for text in [
             "base\ttest\tname\n10\t12\ta\n",
@@ -381,7 +387,7 @@ mod tests {
         let expected = [row("old", "a", 10.0), row("new", "a", 12.0), row("new", "c", 3.0)];
         assert_eq!(values("old\tnew\n-\t-\tb\n10\t12\ta\n\tNA\tb\n-\t3\tc\n"), expected);
         assert_eq!(values("test\told\tnew\nb\t-\t–\na\t10\t12\nb\t-\t-\nc\t-\t3\n"), expected);
-        assert!(error("old\tnew\n1\t2\ta\n-\tb\n").contains("t.tsv:3: 1 values for 2 columns"));
+        assert!(error("old\tnew\n1\t2\ta\n-\tb\n").contains("t.tsv:3: 1 value for 2 columns"));
     }
 
     #[test]
@@ -421,7 +427,7 @@ mod tests {
 
     #[test]
     fn errors_have_a_line_number() {
-        assert!(error("old\tnew\n1\t2\ta\n1\tb\n").contains("t.tsv:3: 1 values for 2 columns"));
+        assert!(error("old\tnew\n1\t2\ta\n1\tb\n").contains("t.tsv:3: 1 value for 2 columns"));
         assert!(error("1\t2\ta\n").contains("t.tsv:1: there are values before any heading"));
         assert!(error("old\tnew\n1\t2\n").contains("t.tsv:2: `1\t2` has no microbenchmark's name"));
         assert!(error("old\tnew\n-\t-\n").contains("t.tsv:2: `-\t-` has no microbenchmark's name"));
