@@ -89,7 +89,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         let (slower, ratio) = profile_of(report, "slower")?;
         let (equal, _) = profile_of(report, "control")?;
         let certain = |of: &ProfileDifference| {
-            let first = of.functions.iter().find(|one| one.certain);
+            // As `dbdyno why` shows them: those that moved come last.
+            let first = of.functions.iter().filter(|one| one.certain).min_by_key(|one| one.moved);
             first.map(|one| one.name.clone())
         };
         let first = certain(slower);
