@@ -32,7 +32,7 @@ const SQLITE: Plant = Plant {
     function: "sqlite3BtreeTableMoveto",
     file: "sqlite3.c",
     statement: "\n  assert( pCur->eState!=CURSOR_VALID || pCur->curIntKey!=0 );\n",
-    rounds: 50,
+    rounds: 230,
 };
 
 const MARIADB: Plant = Plant {
@@ -41,7 +41,7 @@ const MARIADB: Plant = Plant {
     function: "row_search_mvcc",
     file: "storage/innobase/row/row0sel.cc",
     statement: "\n\tDBUG_ENTER(\"row_search_mvcc\");\n",
-    rounds: 1200,
+    rounds: 1000,
 };
 
 /// A system in whose source a function is made slower.
@@ -147,7 +147,11 @@ impl Plant {
             "the expected code is not in {}",
             self.function
         );
-        let loop_ = format!("for(volatile unsigned i=0; i<{rounds}; i++){{}}\n");
+        // Each round waits for the one before it, for about four cycles on any processor.
+        let loop_ = format!(
+            "{{ unsigned x = 1; for (int i = 0; i < {rounds}; i++) \
+             {{ x *= 2654435761u; __asm__ volatile(\"\" : \"+r\"(x)); }} }}\n"
+        );
         let planted = [before, self.statement, &loop_, after].concat();
         let folder = workspace().join(format!("target/bench/{}-{rounds}", self.experiment));
         let target = folder.join(self.file);
