@@ -32,7 +32,7 @@ const SQLITE: Plant = Plant {
     function: "sqlite3BtreeTableMoveto",
     file: "sqlite3.c",
     statement: "\n  assert( pCur->eState!=CURSOR_VALID || pCur->curIntKey!=0 );\n",
-    rounds: 130,
+    rounds: 150,
 };
 
 const MARIADB: Plant = Plant {
