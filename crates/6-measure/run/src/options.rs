@@ -20,8 +20,6 @@ pub struct Options<'a> {
     pub trust: bool,
     /// Whether to keep the instances' data after a complete or failed run.
     pub keep_data: bool,
-    /// Set to stop the session after the current slice; also that of the worker.
-    pub cancel: Arc<AtomicBool>,
     pub progress: Progress<'a>,
     pub version: String,
     /// The current time, RFC 3339.
@@ -33,7 +31,8 @@ pub struct Options<'a> {
 pub struct WorkerProgram {
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// Set to end requests that take [`STOP_TIME`](dbdyno_worker::STOP_TIME) longer than a slice.
+    /// Set to stop the session after the current slice, and workers whose requests take
+    /// [`STOP_TIME`](dbdyno_worker::STOP_TIME) longer than a slice.
     pub cancel: Arc<AtomicBool>,
 }
 

@@ -110,7 +110,6 @@ impl ExperimentFile {
 
 /// Runs experiments and workers for a benchmark.
 pub struct Harness {
-    cancel: Arc<AtomicBool>,
     worker: WorkerProgram,
     cpus: CpuSet,
 }
@@ -120,19 +119,14 @@ impl Harness {
     pub fn new() -> anyhow::Result<Self> {
         // Not the path it was started with: a new build may replace that file.
         let program = PathBuf::from("/proc/self/exe").read_link()?;
-        let cancel = stop_on_signals()?;
-        let args = vec![WORKER.into()];
-        Ok(Self {
-            worker: WorkerProgram { program, args, cancel: Arc::clone(&cancel) },
-            cancel,
-            cpus: CpuSet::allowed()?,
-        })
+        let (args, cancel) = (vec![WORKER.into()], stop_on_signals()?);
+        Ok(Self { worker: WorkerProgram { program, args, cancel }, cpus: CpuSet::allowed()? })
     }
 
     /// Starts a worker that writes its error output to the file `log`.
     pub fn worker(&self, log: &Path) -> Result<WorkerHandle, WorkerError> {
         let mut command = Command::new(&self.worker.program);
-        WorkerHandle::start(command.args(&self.worker.args), log, Arc::clone(&self.cancel))
+        WorkerHandle::start(command.args(&self.worker.args), log, Arc::clone(&self.worker.cancel))
     }
 
     /// Keeps CPUs from idling, on machines where a run does so by default.
@@ -166,7 +160,7 @@ impl Harness {
 
     /// Fails if the user has requested to stop.
     pub fn check_cancelled(&self) -> anyhow::Result<()> {
-        if self.cancel.load(Ordering::Relaxed) {
+        if self.worker.cancel.load(Ordering::Relaxed) {
             bail!("stopped");
         }
         Ok(())
@@ -227,7 +221,6 @@ impl Harness {
             worker: self.worker.clone(),
             cache: None,
             keep_data: false,
-            cancel: Arc::clone(&self.cancel),
             progress,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             now: Timestamp::now().round(jiff::Unit::Second)?.to_string(),

@@ -53,7 +53,9 @@ impl StepRun<'_> {
             Ok(builds) => {
                 Ok(Built::Complete(builds.iter().map(|built| built.build.fingerprint).collect()))
             }
-            Err(_) if self.options.cancel.load(Ordering::Relaxed) => Err(BisectError::Interrupted),
+            Err(_) if self.options.worker.cancel.load(Ordering::Relaxed) => {
+                Err(BisectError::Interrupted)
+            }
             Err(error) => self.failure(error).map(Built::Failed),
         }
     }
@@ -113,7 +115,7 @@ impl StepRun<'_> {
     fn failure_in(&self, ended: Result<Outcome, RunError>) -> Result<Option<String>, BisectError> {
         match ended {
             Ok(Outcome::Complete { .. }) => Ok(None),
-            Err(error) if !self.options.cancel.load(Ordering::Relaxed) => {
+            Err(error) if !self.options.worker.cancel.load(Ordering::Relaxed) => {
                 let reason = self.failure(error)?;
                 // The run is not resumed.
                 data::remove(&RunDirectory::at(&self.directory))?;
@@ -154,7 +156,6 @@ pub(crate) fn with_progress<'a>(options: &Options<'_>, progress: Progress<'a>) -
         cache: options.cache.clone(),
         trust: options.trust,
         keep_data: false,
-        cancel: options.cancel.clone(),
         progress,
         version: options.version.clone(),
         now: options.now.clone(),
@@ -243,7 +244,6 @@ mod tests {
             cache: None,
             trust: false,
             keep_data: false,
-            cancel: Arc::default(),
             progress: &|_| {},
             version: String::new(),
             now: String::new(),

@@ -196,7 +196,7 @@ fn commit_range(
     options: &Options<'_>,
 ) -> Result<CommitRange, BisectError> {
     let cache = CacheDir::chosen_or_default(options.cache.as_deref())?;
-    let sources = Sources::new(&cache, Arc::clone(&options.cancel));
+    let sources = Sources::new(&cache, Arc::clone(&options.worker.cancel));
     let wanted = RangeRequest { url: subject.url, good, bad, first_parent };
     let progress = Mutex::new(options.progress);
     let report = |line: String| {
@@ -205,7 +205,7 @@ fn commit_range(
         }
     };
     match sources.commit_range(&wanted, &report) {
-        Err(HistoryError::Fetch(_)) if options.cancel.load(Ordering::Relaxed) => {
+        Err(HistoryError::Fetch(_)) if options.worker.cancel.load(Ordering::Relaxed) => {
             Err(BisectError::Interrupted)
         }
         range => Ok(range?),

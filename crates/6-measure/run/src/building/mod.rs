@@ -489,7 +489,7 @@ pub fn make_candidates(
 ) -> Result<(Vec<CandidateRelease>, Vec<CandidateBuild>), RunError> {
     let candidates: Vec<&Candidate> = experiment.candidates.iter().collect();
     let (cache, progress) = (options.cache.as_deref(), options.progress);
-    let releases = obtain_all(&candidates, cache, &options.cancel, progress)?;
+    let releases = obtain_all(&candidates, cache, &options.worker.cancel, progress)?;
     let fetched = candidates.iter().zip(releases).filter_map(|(candidate, release)| {
         Some(CandidateRelease { candidate: candidate.name.clone(), release: release? })
     });
@@ -510,7 +510,7 @@ pub(crate) fn build_candidates_in(
         directory: scratch.0.clone(),
         worker: &options.worker,
         cpus: divide_cpus(experiment)?,
-        cancel: &options.cancel,
+        cancel: &options.worker.cancel,
         progress: options.progress,
     };
     let candidates: Vec<&Candidate> = experiment.candidates.iter().collect();

@@ -62,7 +62,7 @@ pub fn start_run(
         )));
     }
     let mut experiment = experiment.clone();
-    script_data::assign(&mut experiment, &options.cancel, options.progress)?;
+    script_data::assign(&mut experiment, &options.worker.cancel, options.progress)?;
     let experiment = &experiment;
     let new_run = start::new_run(experiment, experiment_text);
     let mut results = RunWriter::create(directory, &new_run)?;
@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
             directory: self.recorder.results.directory().clone(),
             worker: &options.worker,
             cpus: self.cpus.clone(),
-            cancel: &options.cancel,
+            cancel: &options.worker.cancel,
             progress: options.progress,
         };
         let hosts = self.connect_hosts()?;

@@ -39,7 +39,7 @@ impl<'a> Session<'a> {
         let mut recorder = Recorder::new(
             results,
             options.progress,
-            &options.cancel,
+            &options.worker.cancel,
             experiment.candidates.len() - 1,
         );
         recorder.stage("checking the machine");

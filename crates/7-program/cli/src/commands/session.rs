@@ -100,11 +100,10 @@ pub fn options<'a>(
     progress: &'a (dyn Fn(RunEvent<'_>) + Sync),
 ) -> Result<Options<'a>, CliError> {
     Ok(Options {
-        worker: WorkerProgram { cancel: Arc::clone(&cancel), ..worker_program()? },
+        worker: WorkerProgram { cancel, ..worker_program()? },
         cache: None,
         keep_data: false,
         trust: false,
-        cancel,
         progress,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now: now(),
