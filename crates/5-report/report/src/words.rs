@@ -60,14 +60,16 @@ pub(crate) fn unknown_noise(report: &Report) -> &'static str {
     }
 }
 
+/// What follows a typical distance of the control from 1 that is small only by chance.
+pub(crate) fn imprecise(noise: &NoiseFloor) -> String {
+    noise.imprecise().map_or_else(String::new, |reach| {
+        let reach = percent(reach);
+        format!(", but its own intervals reach ±{reach}: smaller differences may be noise")
+    })
+}
+
 /// The noise floor: `the control differs from 1 by 0.8% typically ...`.
 pub(crate) fn noise_floor(report: &Report) -> String {
-    let doubt = |noise: &NoiseFloor| {
-        noise.imprecise().map_or_else(String::new, |reach| {
-            let reach = percent(reach);
-            format!(", but its own intervals reach ±{reach}: smaller differences may be noise")
-        })
-    };
     let mut text = match &report.noise {
         Some(noise) => format!(
             "the control differs from 1 by {} typically and {} at most ({}){}; its interval contains 1 \
@@ -75,7 +77,7 @@ pub(crate) fn noise_floor(report: &Report) -> String {
             noise.typical,
             noise.greatest,
             noise.greatest_at,
-            doubt(noise),
+            imprecise(noise),
             noise.contains_one,
             noise.count
         ),
@@ -83,7 +85,7 @@ pub(crate) fn noise_floor(report: &Report) -> String {
     };
     if let Some(cpu) = &report.cpu_noise {
         let stop = if text.ends_with('.') { "" } else { "." };
-        text.push_str(&format!("{stop} CPU per query: {} typical{}.", cpu.typical, doubt(cpu)));
+        text.push_str(&format!("{stop} CPU per query: {} typical{}.", cpu.typical, imprecise(cpu)));
     }
     text
 }

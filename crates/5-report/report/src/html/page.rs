@@ -15,7 +15,8 @@ use sha2::{Digest, Sha256};
 use super::document::{inline, label, pairs, with_heading};
 use crate::metric::{client_bound_rows, clients, compared};
 use crate::model::{
-    BuildRecord, CandidateRecord, Metric, OriginRecord, Report, Role, RunStatus, distinct,
+    BuildRecord, CandidateRecord, Metric, NoiseFloor, OriginRecord, Report, Role, RunStatus,
+    distinct,
 };
 use crate::sections::builds::relative;
 use crate::sections::{mark, overview};
@@ -72,7 +73,10 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         }
         None => {
             let noise = match &report.noise {
-                Some(noise) => format!("{} typical, {} at most", noise.typical, noise.greatest),
+                Some(noise) => {
+                    let imprecise = words::imprecise(noise);
+                    format!("{} typical, {} at most{imprecise}", noise.typical, noise.greatest)
+                }
                 None if report.has_control() => "unknown: no interval of the control".to_owned(),
                 None => "unknown: no control".to_owned(),
             };
@@ -220,10 +224,14 @@ pub(super) fn how_to_read(report: &Report) -> Markup {
 }
 
 fn noise_band(report: &Report) -> String {
-    let floor = match (&report.noise, report.noise_of(Metric::Cpu)) {
-        (Some(noise), Some(cpu)) => format!("±{} of QPS, ±{cpu} of CPU per query", noise.typical),
-        (Some(noise), None) => format!("±{}", noise.typical),
-        (None, Some(cpu)) => format!("±{cpu} of CPU per query, unknown of QPS"),
+    let typical =
+        |noise: &NoiseFloor, of: &str| format!("±{}{of}{}", noise.typical, words::imprecise(noise));
+    let floor = match (&report.noise, &report.cpu_noise) {
+        (Some(noise), Some(cpu)) => {
+            format!("{}; {}", typical(noise, " of QPS"), typical(cpu, " of CPU per query"))
+        }
+        (Some(noise), None) => typical(noise, ""),
+        (None, Some(cpu)) => format!("{}; unknown of QPS", typical(cpu, " of CPU per query")),
         (None, None) => {
             return format!("The noise floor is unknown: {}.", words::unknown_noise(report));
         }

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use dbdyno_results::{
     AdjustedSetting, AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount,
 };
+use dbdyno_units::Share;
 
 use super::*;
 use crate::model::{
@@ -184,6 +185,17 @@ fn empty_failed_and_incomplete_runs_are_drawn() {
     let incomplete = render(&unknown);
     assert!(!incomplete.contains("no control") && !incomplete.contains("ithout a control"));
     assert!(incomplete.contains("the control has no usable interval"));
+}
+
+#[test]
+fn imprecise_noise_floor_is_doubted_wherever_it_is_shown() {
+    let mut report = sample::report_of(&["scan_range=100"]);
+    let doubts = |report: &Report| render(report).matches("but its own intervals reach").count();
+    assert_eq!(doubts(&report), 0);
+    report.noise.as_mut().unwrap().reach = Share::from_percent(90.0);
+    assert_eq!(doubts(&report), 3, "in the header, the legend and the footer");
+    report.cpu_noise.as_mut().unwrap().reach = Share::from_percent(90.0);
+    assert_eq!(doubts(&report), 5, "in the legend and the footer");
 }
 
 #[test]
