@@ -19,9 +19,10 @@ use absolute::{
     Background, Cpus, PercentileRatios, SystemKind, absolute, block_times, cpu_per_query,
     switches_per_query,
 };
+use dbdyno_profile::Layers;
 use dbdyno_results::{
     CandidateRecord, EngineCountsRecord, FailureRecord, MicrobenchmarkRecord, ProfileRecord,
-    ResultsError, Role, RunReader, SliceRecord, StatementRecord, StoredProfiling, WaitsRecord,
+    ResultsError, Role, RunReader, SliceRecord, StatementRecord, WaitsRecord,
 };
 use dbdyno_stats::{
     ControlRow, METHOD, NoiseFloor, Pairing, Point, ResponseTimes, median, paired_ratios,
@@ -51,7 +52,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let failures = run.failures()?;
     let records = run.candidates()?;
     let planned = run.planned_restarts();
-    let profiling = run.profiling();
+    let profiling = run.profiling().unwrap_or_default();
     let mut all_done = true;
     let mut measuring_time = Nanos::ZERO;
     let (mut measured, mut unmeasured) = (Vec::new(), Vec::new());
@@ -73,8 +74,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
                 (run.plans(id)?, run.profiles(id)?, run.executed(id)?);
             let one = Measured { order, statements, engine_counts, plans, ..one };
             let waits = run.waits(id)?;
-            let mut one = Measured { profiles, executed, waits, ..one };
-            one.profiling.clone_from(&profiling);
+            let asked_cpu = profiling.time;
+            let mut one = Measured { profiles, executed, asked_cpu, waits, ..one };
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.slices.iter_mut().for_each(|slice| slice.latencies = Latencies::default());
@@ -91,7 +92,10 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         Controls::of(&measured, sweep, |measured| measured.usable_percentile(percentile))
     });
     let of_statements = statements::floor(&measured);
-    let rows = |one: &Measured| one.rows(&records, &qps, &cpu, &times, of_statements.as_ref());
+    let sampled = measured.iter().flat_map(|one| &one.profiles);
+    let layers = profile::layers_of(sampled, &records, profiling.layers.as_ref());
+    let rows =
+        |one: &Measured| one.rows(&records, &qps, &cpu, &times, of_statements.as_ref(), &layers);
     let microbenchmarks: Vec<MicrobenchmarkRows> = measured.iter().map(rows).collect();
     let mut insert = None;
     if let Some(plan) = run.insert_plan()? {
@@ -211,7 +215,8 @@ struct Measured {
     profiles: Vec<ProfileRecord>,
     /// With the candidate's number and that of the start.
     executed: Vec<(u32, u32, Executed)>,
-    profiling: Option<StoredProfiling>,
+    /// CPU time of each candidate that was to be sampled.
+    asked_cpu: Option<Nanos>,
     waits: Vec<WaitsRecord>,
     /// By candidate number, including the baseline.
     own: Vec<Own>,
@@ -282,7 +287,7 @@ impl Measured {
             plans: Vec::new(),
             profiles: Vec::new(),
             executed: Vec::new(),
-            profiling: None,
+            asked_cpu: None,
             waits: Vec::new(),
             own,
             relative: Vec::new(),
@@ -457,11 +462,13 @@ impl Measured {
         cpu: &Controls,
         times: &[Controls; 3],
         of_statements: Option<&NoiseFloor>,
+        layers: &BTreeMap<String, Layers>,
     ) -> MicrobenchmarkRows {
         let qps_floor = qps.floor_of(self.usable_qps());
         let cpu_floor = cpu.floor_of(self.usable_cpu());
         let control = self.usable_control().and_then(|(number, _)| {
-            self.profile_difference(number, [&candidates[number], &candidates[0]], None)
+            let pair = [&candidates[number], &candidates[0]];
+            self.profile_difference(number, pair, layers, None)
         });
         let control_waits = self
             .usable_control()
@@ -498,7 +505,7 @@ impl Measured {
                     Role::Control => control.clone(),
                     _ => {
                         let pair = [candidate, &candidates[0]];
-                        self.profile_difference(number, pair, control.as_ref())
+                        self.profile_difference(number, pair, layers, control.as_ref())
                     }
                 },
                 waits: match candidate.role {

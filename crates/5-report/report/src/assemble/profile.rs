@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::f64::consts::SQRT_2;
 
 use dbdyno_profile::{Layers, TitledStacks, Titles, kernel_entry};
-use dbdyno_results::{CandidateRecord, ProfileRecord, Role};
+use dbdyno_results::{CandidateRecord, ProfileRecord, Role, StoredLayers};
 use dbdyno_stats::{false_discovery_level, median};
 use dbdyno_types::profile::{Frame, Function, ModuleBuild, Profile};
 use dbdyno_units::{Nanos, Ratio, Share};
@@ -75,12 +75,29 @@ pub(crate) struct Start {
     pub unknown: BTreeSet<String>,
 }
 
+/// The rules for layers of each system that was sampled, the user's first: to compile them takes longer than to use them.
+/// Those of a damaged run are left out.
+pub(super) fn layers_of<'a>(
+    sampled: impl Iterator<Item = &'a ProfileRecord>,
+    candidates: &[CandidateRecord],
+    rules: Option<&StoredLayers>,
+) -> BTreeMap<String, Layers> {
+    let systems: BTreeSet<&String> =
+        sampled.filter_map(|one| Some(&candidates.get(one.candidate as usize)?.system)).collect();
+    let of = |system: &String| {
+        let own = rules.and_then(|layers| Layers::with_own(&layers.rules, system).ok());
+        (system.clone(), own.unwrap_or_else(|| Layers::of(system)))
+    };
+    systems.into_iter().map(of).collect()
+}
+
 impl Measured {
     /// `None` without samples of both in a common start. The control is the noise floor of the others.
     pub(super) fn profile_difference(
         &self,
         candidate: usize,
         [own, baseline]: [&CandidateRecord; 2],
+        layers: &BTreeMap<String, Layers>,
         control: Option<&ProfileDifference>,
     ) -> Option<ProfileDifference> {
         if own.role == Role::Baseline {
@@ -95,13 +112,13 @@ impl Measured {
             return None;
         }
         self.scale(&mut starts, [candidate, 0]);
-        let layers = [own, baseline].map(|one| self.layers_of(&one.system));
+        let layers = [layers.get(&own.system)?, layers.get(&baseline.system)?];
         let titles = Titles::of(starts.iter().flatten().map(|one| one.profile));
-        let mut found = difference(&starts, &layers, &titles, control);
+        let mut found = difference(&starts, layers, &titles, control);
         found.instructions = self.instructions(candidate, &titles);
         found.cost = [candidate, 0].map(|number| self.cost(number));
         found.sampled_cpu = [candidate, 0].map(|number| self.sampled_cpu(number));
-        found.asked_cpu = self.profiling.as_ref().and_then(|one| one.time);
+        found.asked_cpu = self.asked_cpu;
         let [us, baseline_us] = found.total_us;
         found.interval_us = self.relative[candidate].cpu.map(|ratio| {
             let end =
@@ -131,13 +148,6 @@ impl Measured {
 
     fn records(&self, candidate: usize) -> impl Iterator<Item = &ProfileRecord> {
         self.profiles.iter().filter(move |one| one.candidate as usize == candidate)
-    }
-
-    /// The rules for layers of a system, the user's first. Those of a damaged run are left out.
-    fn layers_of(&self, system: &str) -> Layers {
-        let rules = self.profiling.as_ref().and_then(|one| one.layers.as_ref());
-        let own = rules.and_then(|layers| Layers::with_own(&layers.rules, system).ok());
-        own.unwrap_or_else(|| Layers::of(system))
     }
 
     /// `None` without a CPU time, and for a damaged profile.
@@ -203,16 +213,14 @@ fn samples_of(profile: &Profile) -> u64 {
 /// interval, the cost of sampling and instructions.
 pub(crate) fn difference(
     starts: &[[Sampled<'_>; 2]],
-    layers: &[Layers; 2],
+    layers: [&Layers; 2],
     titles: &Titles,
     control: Option<&ProfileDifference>,
 ) -> ProfileDifference {
     let count = starts.len() as f64;
     let added: Vec<[Start; 2]> = starts
         .iter()
-        .map(|[own, base]| {
-            [Start::of(own, &layers[0], titles), Start::of(base, &layers[1], titles)]
-        })
+        .map(|[own, base]| [Start::of(own, layers[0], titles), Start::of(base, layers[1], titles)])
         .collect();
     let (layers, _) = rows(&added, |start| &start.layers, control.map(|one| &one.layers[..]));
     let (system_calls, _) =
@@ -793,8 +801,8 @@ mod tests {
         let profile = Profile { functions, stacks, samples: 100, ..Profile::default() };
         assert!(is_consistent(&profile));
         let sampled = || Sampled { cpu: 10.0, profile: &profile };
-        let layers = [(); 2].map(|()| Layers::of("mariadb"));
-        let found = difference(&[[sampled(), sampled()]], &layers, &Titles::of([]), None);
+        let layers = Layers::of("mariadb");
+        let found = difference(&[[sampled(), sampled()]], [&layers; 2], &Titles::of([]), None);
         let of = |rows: &[ProfileRow], name: &str| {
             rows.iter().find(|row| row.name == name).map(|row| (row.us * 10.0).round())
         };
@@ -826,9 +834,9 @@ mod tests {
         });
         // As much time per sample on both sides.
         let sampled = |profile| Sampled { cpu: samples_of(profile) as f64 / 1e3, profile };
-        let layers = [(); 2].map(|()| Layers::of("mysql"));
+        let layers = Layers::of("mysql");
         let starts = [[sampled(&own), sampled(&base)]];
-        let found = difference(&starts, &layers, &Titles::of([]), None);
+        let found = difference(&starts, [&layers; 2], &Titles::of([]), None);
         [found.with_callees, found.functions].map(|rows| {
             let mut moved: Vec<String> =
                 rows.into_iter().filter(|row| row.moved).map(|row| row.name).collect();

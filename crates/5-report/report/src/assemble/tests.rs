@@ -1069,6 +1069,19 @@ fn sampled(candidate: u32, restart: u32) -> ProfileRecord {
 }
 
 #[test]
+fn rules_for_layers_are_compiled_once_for_each_sampled_system() {
+    let mut candidates = servers();
+    candidates[1].system = "mysql".to_owned();
+    candidates[2].system = "postgresql".to_owned();
+    let records: Vec<ProfileRecord> = (0..6).map(|one| sampled(one % 2, one / 2)).collect();
+    let systems = |records: &[ProfileRecord]| -> Vec<String> {
+        profile::layers_of(records.iter(), &candidates, None).into_keys().collect()
+    };
+    assert_eq!(systems(&records), ["mariadb", "mysql"]);
+    assert!(systems(&[]).is_empty(), "no profile");
+}
+
+#[test]
 fn rows_of_a_profile_add_up_to_the_measured_difference() {
     let profiling = serde_json::json!({
         "schedule": { "restarts": 3 }, "profile": { "time": 4_000_000_000_u64 }

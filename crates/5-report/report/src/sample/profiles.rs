@@ -22,7 +22,7 @@ pub fn profiled(microbenchmarks: &[&str]) -> Report {
 fn add_profiles(member: &mut MicrobenchmarkRows, draw: &mut Draw) {
     let baseline_us = member.baseline.cpu_us_per_query.unwrap_or_default();
     let base: Vec<Profile> = (0..STARTS).map(|_| profile(draw, |(_, innodb, _)| innodb)).collect();
-    let layers = [(); 2].map(|()| Layers::of("mariadb"));
+    let layers = Layers::of("mariadb");
     let titles = Titles::of(&base);
     let mut control: Option<ProfileDifference> = None;
     // The control is the last.
@@ -40,7 +40,7 @@ fn add_profiles(member: &mut MicrobenchmarkRows, draw: &mut Draw) {
                 [Sampled { cpu: us, profile: own }, Sampled { cpu: baseline_us, profile: base }]
             })
             .collect();
-        let mut found = difference(&starts, &layers, &titles, control.as_ref());
+        let mut found = difference(&starts, [&layers; 2], &titles, control.as_ref());
         found.cost = [Some(Ratio::new(1.024)), Some(Ratio::new(1.019))];
         found.sampled_cpu = [Nanos::from_millis(4_016), Nanos::from_millis(2_290)];
         found.asked_cpu = Some(Nanos::from_secs(4));
