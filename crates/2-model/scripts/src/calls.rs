@@ -47,6 +47,8 @@ pub(crate) struct Context {
     yielder: *const Yielder<Input, Progress>,
     /// Parameters of the prepared statements, by number.
     bound: Vec<Vec<Parameter>>,
+    /// The types of those that were bound last: events may bind theirs each time.
+    types: Vec<ParameterType>,
     rows: u64,
     /// The number of the last statement's result.
     result: i32,
@@ -103,6 +105,7 @@ impl Context {
             host: None,
             yielder: std::ptr::null(),
             bound: Vec::new(),
+            types: Vec::new(),
             rows: 0,
             result: 0,
             kept: None,
@@ -355,11 +358,16 @@ unsafe extern "C" fn bind(
     parameters: *const Parameter,
     count: usize,
 ) -> i32 {
-    let Some(bound) = context.bound.get_mut(statement as usize) else { return OK };
+    // SAFETY: as in `Context::host`.
+    let host = context.host.map(|host| unsafe { &mut *host });
+    let Context { bound, types, .. } = context;
+    let Some(bound) = bound.get_mut(statement as usize) else { return OK };
+    bound.clear();
     // SAFETY: the prelude passes an array of this size.
-    *bound = unsafe { std::slice::from_raw_parts(parameters, count) }.to_vec();
-    let types: Vec<ParameterType> = bound.iter().map(Parameter::declared_type).collect();
-    match context.host().map(|host| host.bind(statement as u32, &types)) {
+    bound.extend_from_slice(unsafe { std::slice::from_raw_parts(parameters, count) });
+    types.clear();
+    types.extend(bound.iter().map(Parameter::declared_type));
+    match host.map(|host| host.bind(statement as u32, types)) {
         Some(Err(error)) => {
             context.error = error;
             FAILED

@@ -300,11 +300,14 @@ end
 -- The structure of a parameter, which a script has itself unless it is restricted.
 local function structure_of(parameter) return parameter end
 
+-- Parameters on their way to a statement, which copies them: one list, since events may bind theirs each time.
+local bound, room = nil, 0
+
 function statement:bind_param(...)
    local count = select("#", ...)
    if count < 1 then return nil end
    local given = { ... }
-   local bound = ffi.new("dbdyno_parameter[?]", count)
+   if count > room then bound, room = ffi.new("dbdyno_parameter[?]", count), count end
    for i = 1, count do
       local one = structure_of(given[i])
       bound[i - 1].type = one.type

@@ -318,6 +318,32 @@ fn parameters_have_their_types() {
 }
 
 #[test]
+fn parameters_that_an_event_binds_replace_the_earlier_ones() {
+    let text = "
+        function thread_init()
+           stmt = sysbench.sql.driver():connect():prepare('SELECT ?, ?')
+           int = stmt:bind_create(sysbench.sql.type.INT)
+           text = stmt:bind_create(sysbench.sql.type.CHAR, 5)
+        end
+        function event()
+           int:set(1) text:set('a')
+           stmt:bind_param(text, int)
+           stmt:execute()
+           stmt:bind_param(int)
+           stmt:execute()
+        end";
+    let mut host = Fake::default();
+    let mut client = start(text, &mut host).unwrap();
+    for _ in 0..2 {
+        client.event(&mut host).unwrap();
+        assert_eq!(host.types, [ParameterType::Int]);
+    }
+    let both = format!("{:?}", [Value::Text(b"a"), Value::Int(1)]);
+    let one = format!("{:?}", [Value::Int(1)]);
+    assert_eq!(host.statements[1..], [&*both, &*one, &*both, &*one]);
+}
+
+#[test]
 fn refused_parameters_are_an_error_of_bind_param() {
     let text = "function thread_init()
            local stmt = sysbench.sql.driver():connect():prepare('SELECT ?')
