@@ -359,7 +359,8 @@ mod tests {
             std::fs::write(directory.path().join(name), "old").unwrap();
         }
         let text = format!(
-            "ffi.cdef('int system(const char *);')
+            "ffi.cdef('int system(const char *); int run(const char *) __asm__(\"system\");')
+            ffi.cdef('int getpid(); enum {{ LIMIT = 7 }};')
             local at = '{}/'
             local function read(name)
                local file = io.open(at .. name)
@@ -383,7 +384,11 @@ mod tests {
                assert(os.remove(name) and io.open(name) == nil)
                assert(os.execute('touch ' .. at .. 'touched') == 0)
                assert(io.popen('touch ' .. at .. 'touched'):read() == nil)
-               assert(not pcall(function() ffi.C.system('touch ' .. at .. 'touched') end))
+               for _, run in ipairs({{ ffi.C.system, ffi.C.run, ffi.load('c').system }}) do
+                  local done, problem = pcall(run, 'touch ' .. at .. 'touched')
+                  assert(not done and problem:find('the script needs a run'))
+               end
+               assert(ffi.C.getpid() > 0 and ffi.C.LIMIT == 7 and ffi.load('c').LIMIT == 7)
                con:query('END')
             end
             function thread_init()
