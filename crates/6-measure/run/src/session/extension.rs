@@ -40,8 +40,8 @@ struct Open {
 }
 
 impl Extension {
-    /// Distributes `more` time. Microbenchmarks come first in which no difference was found between
-    /// some candidate and the baseline; if there are none, all of them. Among these, the widest
+    /// Distributes `more` time over the microbenchmarks in which no difference was found between
+    /// some candidate and the baseline; if there are none, over all. Among these, the widest
     /// intervals get the most time, so that they become equally wide. Intervals and differences are
     /// those of the metric to trust.
     ///
@@ -90,7 +90,7 @@ impl Extension {
         let of = measured.cases.len();
         let mut summary = format!("{} of {of} microbenchmarks by {more}", goals.len());
         if undecided {
-            summary.push_str(", first those without a difference");
+            summary.push_str(", only those without a difference");
         }
         if left_out > 0 {
             summary.push_str(&format!(
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(goals, [(1, Nanos::from_secs(62))]);
         assert_eq!(
             extension.summary,
-            "1 of 2 microbenchmarks by 60 s, first those without a difference"
+            "1 of 2 microbenchmarks by 60 s, only those without a difference"
         );
         let extension = plan(&[READ, READ], &[(0.5, 0.01), (0.6, 0.01)], minute).unwrap();
         assert_eq!(extension.record.goals.len(), 2, "there is nothing else to extend");

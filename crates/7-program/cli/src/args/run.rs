@@ -39,8 +39,8 @@ pub struct Run {
     /// Resume the interrupted run in this directory
     #[arg(long, value_name = "DIR", conflicts_with = "script")]
     pub resume: Option<PathBuf>,
-    /// Extend the complete run: measure this much more, such as 10min, first where no difference
-    /// was found. Loading data and starting instances is not counted
+    /// Extend the complete run: measure this much more, such as 10min, only where no difference was
+    /// found; everywhere if all differ. Loading data and starting instances is not counted
     #[arg(long, value_name = "TIME", value_parser = more_time)]
     pub more: Option<Nanos>,
     /// Also resume a run that you did not make on this machine: start the programs and connect to
