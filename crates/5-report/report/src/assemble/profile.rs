@@ -305,6 +305,24 @@ fn mark_moved(rows: &mut [ProfileRow], functions: &mut [ProfileRow], stacks: &[S
             break;
         }
     }
+    // One of the other side only may be the same function under another name: both moved, or neither.
+    let is_alone = |rows: &[ProfileRow], at: usize| {
+        let us = rows[at].difference();
+        let may_be_same = |one: &usize| {
+            callers[*one].0 == callers[at].0
+                && rows[*one].certain
+                && !has_both(&rows[*one])
+                && -rows[*one].difference() * us.signum() >= us.abs() / 2.0
+        };
+        let mut others = (0..rows.len()).filter(may_be_same).peekable();
+        rows[at].moved
+            && !has_both(&rows[at])
+            && others.peek().is_some()
+            && others.all(|one| !rows[one].moved)
+    };
+    while let Some(at) = (0..rows.len()).find(|at| is_alone(rows, *at)) {
+        rows[at].moved = false;
+    }
     let index = |name: &str| rows.iter().position(|one| one.name == name);
     let mut found: Vec<(usize, f64)> = Vec::new();
     for row in functions.iter_mut().filter(|row| row.certain) {
@@ -889,7 +907,19 @@ mod tests {
         // Another implementation: new and gone.
         let own = [base[0], ("main get", 10), ("main get other compute", 1_500)];
         let base = [base[0], ("main get", 10), ("main get ordinary", 700)];
-        assert_eq!(moved(&own, &base), [vec!["ordinary".to_owned()], Vec::new()]);
+        assert_eq!(moved(&own, &base), NONE);
+    }
+
+    #[test]
+    fn renamed_function_is_moved_on_both_sides_or_on_neither() {
+        let [parse, read] = [("main parse", 4_000), ("main execute read", 1_000)];
+        let base = [parse, ("main execute old", 1_000), read];
+        let own = [parse, ("main execute next", 1_000), read];
+        assert_eq!(moved(&own, &base)[0], ["next", "old"]);
+        // A slower function below the same caller offsets `old`, but not `next`.
+        let own = [parse, own[1], ("main execute read", 3_000)];
+        assert_eq!(moved(&own, &base), NONE);
+        assert_eq!(moved(&base, &own), NONE);
     }
 
     #[test]
