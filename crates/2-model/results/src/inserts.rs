@@ -29,7 +29,7 @@ impl Stored for StartedFrom {
 
     fn from_column(row: &Row<'_>, column: usize) -> rusqlite::Result<Self> {
         let name: String = row.get(column)?;
-        Self::from_name(&name).ok_or_else(|| {
+        Self::by_name(&name).ok_or_else(|| {
             let error = format!("unknown value `{name}` of started_from");
             rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
         })

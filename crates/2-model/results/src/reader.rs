@@ -186,7 +186,7 @@ impl RunReader {
                    FROM failure ORDER BY id";
         self.rows(sql, |row| {
             let kind: String = row.get(2)?;
-            let kind = FailureKind::from_name(&kind).ok_or_else(|| {
+            let kind = FailureKind::by_name(&kind).ok_or_else(|| {
                 let error = format!("unknown kind of failure `{kind}`");
                 rusqlite::Error::FromSqlConversionFailure(2, Type::Text, error.into())
             })?;

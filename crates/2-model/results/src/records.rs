@@ -159,26 +159,15 @@ pub struct InsertStepRecord {
     pub measured: Option<StepMeasured>,
 }
 
-/// Source of a step's data and caches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StartedFrom {
-    /// The previous step, or nothing for the first step.
-    #[default]
-    Step,
-    /// A copy from storage after an interruption; the caches were empty.
-    Copy,
-}
-
-impl StartedFrom {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::Copy => "copy",
-        }
-    }
-
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        [Self::Step, Self::Copy].into_iter().find(|one| one.name() == name)
+dbdyno_types::words! {
+    /// Source of a step's data and caches.
+    #[derive(Default)]
+    StartedFrom {
+        /// The previous step, or nothing for the first step.
+        #[default]
+        Step = "step",
+        /// A copy from storage after an interruption; the caches were empty.
+        Copy = "copy",
     }
 }
 
@@ -538,39 +527,21 @@ pub struct ProfileRecord {
     pub profile: Profile,
 }
 
-/// Kind of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// Wrong answers: the measurements are invalid.
-    Wrong,
-    /// The candidate ended or gave up: earlier measurements are valid.
-    Ended,
-    /// Connections or the server were lost, and the candidate continued after a restart: not a
-    /// failure of the candidate, but reported.
-    Lost,
-    /// After a loss its data differs from the others': not a failure, but its answers are not
-    /// compared from then on.
-    Differs,
-    /// Equal instances gave other values: not a failure, but only numbers of rows are compared from then on.
-    Undetermined,
-}
-
-impl FailureKind {
-    const ALL: [Self; 5] =
-        [Self::Wrong, Self::Ended, Self::Lost, Self::Differs, Self::Undetermined];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Wrong => "wrong",
-            Self::Ended => "ended",
-            Self::Lost => "lost",
-            Self::Differs => "differs",
-            Self::Undetermined => "undetermined",
-        }
-    }
-
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+dbdyno_types::words! {
+    /// Kind of a failure.
+    FailureKind {
+        /// Wrong answers: the measurements are invalid.
+        Wrong = "wrong",
+        /// The candidate ended or gave up: earlier measurements are valid.
+        Ended = "ended",
+        /// Connections or the server were lost, and the candidate continued after a restart: not a
+        /// failure of the candidate, but reported.
+        Lost = "lost",
+        /// After a loss its data differs from the others': not a failure, but its answers are not
+        /// compared from then on.
+        Differs = "differs",
+        /// Equal instances gave other values: not a failure, but only numbers of rows are compared from then on.
+        Undetermined = "undetermined",
     }
 }
 

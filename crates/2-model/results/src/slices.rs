@@ -239,7 +239,7 @@ impl RunReader {
             let (sum, of_slice) = counts.entry(row.get(0)?).or_default();
             *sum = sum.wrapping_add(checksum::of_counter(name, numbers));
             // Ignore counters added by later versions.
-            let Some(counter) = Counter::from_name(name) else { continue };
+            let Some(counter) = Counter::by_name(name) else { continue };
             let [count, enabled, running] = numbers.map(i64::cast_unsigned);
             let (enabled, running) = (Nanos::from_nanos(enabled), Nanos::from_nanos(running));
             of_slice.push(Count { counter, count, enabled, running });

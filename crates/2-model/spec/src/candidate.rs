@@ -231,16 +231,8 @@ pub fn read_sqlite_settings(table: Option<Table<'_>>, mut config: SqliteConfig) 
     }
     let caches = Bytes::from_kib(64)..=Bytes::from_mib(1 << 20);
     table.set("cache_size", caches, &mut config.cache_size);
-    let modes = [
-        ("wal", JournalMode::Wal),
-        ("delete", JournalMode::Delete),
-        ("truncate", JournalMode::Truncate),
-        ("persist", JournalMode::Persist),
-    ];
-    table.set_choice("journal_mode", &modes, &mut config.journal_mode);
-    let modes =
-        [("off", Synchronous::Off), ("normal", Synchronous::Normal), ("full", Synchronous::Full)];
-    table.set_choice("synchronous", &modes, &mut config.synchronous);
+    table.set_choice("journal_mode", JournalMode::WORDS, &mut config.journal_mode);
+    table.set_choice("synchronous", Synchronous::WORDS, &mut config.synchronous);
     table.finish();
     config
 }

@@ -278,15 +278,15 @@ pub struct LayerRules {
     pub rules: String,
 }
 
-/// What ends a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pace {
-    /// All candidates execute the same number of events in a block: as many as the baseline
-    /// executes in one slice.
-    Events,
-    /// Each candidate runs for the length of a slice, plus the rest of its last event.
-    Time,
+dbdyno_types::words! {
+    /// What ends a slice.
+    Pace {
+        /// All candidates execute the same number of events in a block: as many as the baseline
+        /// executes in one slice.
+        Events = "events",
+        /// Each candidate runs for the length of a slice, plus the rest of its last event.
+        Time = "time",
+    }
 }
 
 /// The CPUs of the systems under test and of dbdyno; `None`: chosen by the machine's layout.
@@ -378,14 +378,14 @@ const fn sampled() -> Counts {
     Counts::Sampled
 }
 
-/// The microbenchmarks that the live optimizer is trained with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Train {
-    /// Each microbenchmark, before it is measured.
-    Each,
-    /// The first microbenchmark; the resulting layout is kept.
-    Once,
+dbdyno_types::words! {
+    /// The microbenchmarks that the live optimizer is trained with.
+    Train {
+        /// Each microbenchmark, before it is measured.
+        Each = "each",
+        /// The first microbenchmark; the resulting layout is kept.
+        Once = "once",
+    }
 }
 
 /// A database program and its settings.
@@ -593,26 +593,26 @@ pub struct SqliteConfig {
     pub synchronous: Synchronous,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum JournalMode {
-    /// Write-ahead log.
-    Wal,
-    /// Rollback journal, deleted at commit.
-    Delete,
-    /// Rollback journal, truncated at commit.
-    Truncate,
-    /// Rollback journal, its header zeroed at commit.
-    Persist,
+dbdyno_types::words! {
+    JournalMode {
+        /// Write-ahead log.
+        Wal = "wal",
+        /// Rollback journal, deleted at commit.
+        Delete = "delete",
+        /// Rollback journal, truncated at commit.
+        Truncate = "truncate",
+        /// Rollback journal, its header zeroed at commit.
+        Persist = "persist",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Synchronous {
-    /// Never.
-    Off,
-    /// At checkpoints in WAL mode.
-    Normal,
-    /// At every commit.
-    Full,
+dbdyno_types::words! {
+    Synchronous {
+        /// Never.
+        Off = "off",
+        /// At checkpoints in WAL mode.
+        Normal = "normal",
+        /// At every commit.
+        Full = "full",
+    }
 }

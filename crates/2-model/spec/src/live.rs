@@ -58,7 +58,7 @@ pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
         }
     }
     table.set("frequency", FREQUENCIES, &mut live.frequency);
-    table.set_choice("train", &[("each", Train::Each), ("once", Train::Once)], &mut live.train);
+    table.set_choice("train", Train::WORDS, &mut live.train);
     table.set_choice("counts", &Counts::NAMES, &mut live.counts);
     let clients = table.number_at("clients", 1..=1024_u32);
     live.clients = clients.map(|clients| clients.value);

@@ -150,8 +150,7 @@ pub fn read_cpus(table: Option<Table<'_>>) -> Cpus {
         cpus.system = read_cpu_list(&mut table, "system");
         cpus.dbdyno = read_cpu_list(&mut table, "dbdyno");
         cpus.prevent_idle = table.bool("prevent_idle").map(|prevent_idle| prevent_idle.value);
-        let words = ClientWait::ALL.map(|wait| (wait.name(), wait));
-        cpus.wait = table.choice("wait", &words).map(|wait| wait.value);
+        cpus.wait = table.choice("wait", ClientWait::WORDS).map(|wait| wait.value);
         table.finish();
     }
     cpus

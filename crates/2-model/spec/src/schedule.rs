@@ -102,8 +102,7 @@ pub fn read(table: Option<Table<'_>>, clients: &[u32], systems: Systems) -> Sche
         schedule.write_slice = slice.max(shortest);
     }
     table.set("write_slice", SLICES, &mut schedule.write_slice);
-    let pace = table.choice("pace", &[("events", Pace::Events), ("time", Pace::Time)]);
-    if let Some(pace) = pace {
+    if let Some(pace) = table.choice("pace", Pace::WORDS) {
         schedule.pace = pace.value;
         if pace.value == Pace::Events && !one_client {
             let help = "several clients finish at different times; use \"time\"";

@@ -209,8 +209,7 @@ pub fn read_engine(table: &mut Table<'_>, system: ServerSystem) -> Option<Storag
 }
 
 pub fn read_statements(table: &mut Table<'_>, mode: &mut StatementMode) {
-    let words = [StatementMode::Prepared, StatementMode::Text].map(|mode| (mode.name(), mode));
-    table.set_choice("statements", &words, mode);
+    table.set_choice("statements", StatementMode::WORDS, mode);
 }
 
 /// Rejects the keys about starting a server.
@@ -228,11 +227,9 @@ fn read_over(
     files: ReadFile<'_>,
 ) -> Defaults {
     own.program = read_program(table).or(own.program);
-    let whose = SettingDefaults::ALL.map(|one| (one.name(), one));
-    table.set_choice("defaults", &whose, &mut own.defaults);
+    table.set_choice("defaults", SettingDefaults::WORDS, &mut own.defaults);
     let of_durability = table.key_span("durability");
-    let durabilities = [Durability::Relaxed, Durability::Strict].map(|one| (one.name(), one));
-    table.set_choice("durability", &durabilities, &mut own.durability);
+    table.set_choice("durability", Durability::WORDS, &mut own.durability);
     if own.defaults == SettingDefaults::Server {
         if let Some(span) = of_durability {
             let message =

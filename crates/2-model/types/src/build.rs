@@ -330,39 +330,6 @@ fn native(variant: Variant) -> Variant {
     Variant { march: native.clone(), mtune: native, ..variant }
 }
 
-macro_rules! words {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)+ }) => {
-        $(#[$about])*
-        #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-        )]
-        pub enum $name {
-            $($(#[$doc])* #[serde(rename = $word)] $value,)+
-        }
-
-        impl $name {
-            /// All values with their words.
-            pub const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$value),)+];
-
-            /// The word for this value.
-            pub const fn word(self) -> &'static str {
-                match self { $(Self::$value => $word,)+ }
-            }
-
-            /// The value of a word; `None` if it is unknown.
-            pub fn from_word(word: &str) -> Option<Self> {
-                Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.word())
-            }
-        }
-    };
-}
-
 words! {
     /// A CMake build type. Servers have different defaults for each.
     BuildType {

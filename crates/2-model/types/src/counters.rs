@@ -1,77 +1,36 @@
 //! Counters of the CPU and the kernel for a system under test.
 
-use std::fmt;
-
 use dbdyno_units::{Nanos, Share};
 use serde::{Deserialize, Serialize};
 
-/// A counter of the CPU or the kernel; see perf_event_open(2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Counter {
-    /// Core clock cycles, excluding idle states; their rate follows the frequency.
-    Cycles,
-    /// Retired instructions.
-    Instructions,
-    /// Retired branch instructions.
-    Branches,
-    /// Mispredicted branches.
-    BranchMisses,
-    /// Misses of the L1 instruction cache.
-    L1iMisses,
-    /// Misses of the instruction TLB.
-    ItlbMisses,
-    /// Page faults served without storage access.
-    MinorFaults,
-    /// Page faults that waited for storage access.
-    MajorFaults,
-    /// Migrations of a thread to another CPU.
-    CpuMigrations,
+words! {
+    /// A counter of the CPU or the kernel, hardware first; see perf_event_open(2).
+    Counter {
+        /// Core clock cycles, excluding idle states; their rate follows the frequency.
+        Cycles = "cycles",
+        /// Retired instructions.
+        Instructions = "instructions",
+        /// Retired branch instructions.
+        Branches = "branches",
+        /// Mispredicted branches.
+        BranchMisses = "branch_misses",
+        /// Misses of the L1 instruction cache.
+        L1iMisses = "l1i_misses",
+        /// Misses of the instruction TLB.
+        ItlbMisses = "itlb_misses",
+        /// Page faults served without storage access.
+        MinorFaults = "minor_faults",
+        /// Page faults that waited for storage access.
+        MajorFaults = "major_faults",
+        /// Migrations of a thread to another CPU.
+        CpuMigrations = "cpu_migrations",
+    }
 }
 
 impl Counter {
-    /// All counters: hardware first, then software.
-    pub const ALL: [Self; 9] = [
-        Self::Cycles,
-        Self::Instructions,
-        Self::Branches,
-        Self::BranchMisses,
-        Self::L1iMisses,
-        Self::ItlbMisses,
-        Self::MinorFaults,
-        Self::MajorFaults,
-        Self::CpuMigrations,
-    ];
-
-    /// The name in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cycles => "cycles",
-            Self::Instructions => "instructions",
-            Self::Branches => "branches",
-            Self::BranchMisses => "branch_misses",
-            Self::L1iMisses => "l1i_misses",
-            Self::ItlbMisses => "itlb_misses",
-            Self::MinorFaults => "minor_faults",
-            Self::MajorFaults => "major_faults",
-            Self::CpuMigrations => "cpu_migrations",
-        }
-    }
-
-    /// The counter of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|counter| counter.name() == name)
-    }
-
     /// Whether the CPU counts it; otherwise the kernel does.
     pub const fn is_hardware(self) -> bool {
         !matches!(self, Self::MinorFaults | Self::MajorFaults | Self::CpuMigrations)
-    }
-}
-
-impl fmt::Display for Counter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -219,10 +178,10 @@ mod tests {
     #[test]
     fn counter_names_round_trip() {
         for counter in Counter::ALL {
-            assert_eq!(Counter::from_name(counter.name()), Some(counter));
+            assert_eq!(Counter::by_name(counter.name()), Some(counter));
             assert_eq!(serde_json::to_string(&counter).unwrap(), format!("\"{}\"", counter.name()));
         }
-        assert_eq!(Counter::from_name("unknown"), None);
+        assert_eq!(Counter::by_name("unknown"), None);
         let hardware = Counter::ALL.into_iter().filter(|counter| counter.is_hardware());
         assert_eq!(hardware.count(), 6);
     }

@@ -2,6 +2,43 @@
 //! response times, state snapshots, servers, releases, compiler settings, checksums, the identity of a
 //! run.
 
+/// Defines an enum whose values have names: in experiments, files and reports.
+#[macro_export]
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $word)] $value,)+
+        }
+
+        impl $name {
+            /// All values with their names.
+            pub const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$value),)+];
+
+            /// All values.
+            pub const ALL: [Self; Self::WORDS.len()] = [$(Self::$value,)+];
+
+            /// The name of this value.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$value => $word,)+ }
+            }
+
+            /// The value of a name; `None` if it is unknown.
+            pub fn by_name(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.name() == name)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
 pub mod build;
 mod counters;
 pub mod executed;

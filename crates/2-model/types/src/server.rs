@@ -200,85 +200,44 @@ const POSTGRESQL: SystemFacts = SystemFacts {
     has_configure: true,
 };
 
-/// A storage engine inside a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StorageEngine {
-    InnoDb,
-    /// MyRocks: RocksDB's log-structured merge tree.
-    MyRocks,
-}
-
-impl StorageEngine {
-    /// The name in experiments and exports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InnoDb => "innodb",
-            Self::MyRocks => "myrocks",
-        }
+words! {
+    /// A storage engine inside a server.
+    StorageEngine {
+        InnoDb = "innodb",
+        /// MyRocks: RocksDB's log-structured merge tree.
+        MyRocks = "myrocks",
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// A commit survives a crash of the server, but not a power failure: it does not wait for
-    /// storage.
-    Relaxed,
-    /// A commit survives a power failure: it waits until its log is on storage.
-    Strict,
-}
-
-impl Durability {
-    /// The word in experiments and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Relaxed => "relaxed",
-            Self::Strict => "strict",
-        }
+words! {
+    Durability {
+        /// A commit survives a crash of the server, but not a power failure: it does not wait for
+        /// storage.
+        Relaxed = "relaxed",
+        /// A commit survives a power failure: it waits until its log is on storage.
+        Strict = "strict",
     }
 }
 
-/// Whose values a private server has for settings that its candidate does not set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SettingDefaults {
-    /// dbdyno's: data in memory, work on one CPU.
-    #[default]
-    Dbdyno,
-    /// The server's own.
-    Server,
-}
-
-impl SettingDefaults {
-    pub const ALL: [Self; 2] = [Self::Dbdyno, Self::Server];
-
-    /// The word in experiments and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Dbdyno => "dbdyno",
-            Self::Server => "server",
-        }
+words! {
+    /// Whose values a private server has for settings that its candidate does not set.
+    #[derive(Default)]
+    SettingDefaults {
+        /// dbdyno's: data in memory, work on one CPU.
+        #[default]
+        Dbdyno = "dbdyno",
+        /// The server's own.
+        Server = "server",
     }
 }
 
-/// How statements are sent to a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StatementMode {
-    /// Prepared once per connection; parameters and rows in the protocol's binary format.
-    Prepared,
-    /// SQL text with literal values; rows as text.
-    Text,
-}
-
-impl StatementMode {
-    /// The word in experiments and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Prepared => "prepared",
-            Self::Text => "text",
-        }
+words! {
+    /// How statements are sent to a server.
+    StatementMode {
+        /// Prepared once per connection; parameters and rows in the protocol's binary format.
+        Prepared = "prepared",
+        /// SQL text with literal values; rows as text.
+        Text = "text",
     }
 }
 

@@ -26,14 +26,14 @@ impl Work {
     }
 }
 
-/// A figure that is compared with the baseline's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Metric {
-    /// Throughput: above 1 is better.
-    Qps,
-    /// CPU time per statement: below 1 is better.
-    Cpu,
+words! {
+    /// A figure that is compared with the baseline's.
+    Metric {
+        /// Throughput: above 1 is better.
+        Qps = "qps",
+        /// CPU time per statement: below 1 is better.
+        Cpu = "cpu",
+    }
 }
 
 impl Metric {
@@ -58,14 +58,6 @@ impl Metric {
         }
     }
 
-    /// The name in exports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Qps => "qps",
-            Self::Cpu => "cpu",
-        }
-    }
-
     /// Which ratios are better.
     pub const fn better(self) -> &'static str {
         match self {
@@ -75,27 +67,16 @@ impl Metric {
     }
 }
 
-/// How clients of a server wait for answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClientWait {
-    /// Ask the kernel again and again, which uses the whole CPU: no answer has to wake the client,
-    /// which would be work of the server's CPU.
-    Poll,
-    /// Sleep until the kernel wakes the client.
-    #[default]
-    Sleep,
-}
-
-impl ClientWait {
-    pub const ALL: [Self; 2] = [Self::Poll, Self::Sleep];
-
-    /// The word in experiments and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Poll => "poll",
-            Self::Sleep => "sleep",
-        }
+words! {
+    /// How clients of a server wait for answers.
+    #[derive(Default)]
+    ClientWait {
+        /// Ask the kernel again and again, which uses the whole CPU: no answer has to wake the client,
+        /// which would be work of the server's CPU.
+        Poll = "poll",
+        /// Sleep until the kernel wakes the client.
+        #[default]
+        Sleep = "sleep",
     }
 }
 

@@ -139,17 +139,6 @@ pub enum QueryKind {
 }
 
 impl QueryKind {
-    /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Range, Self::PrimaryKey];
-
-    /// The name in experiments and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Range => "range",
-            Self::PrimaryKey => "primary-key",
-        }
-    }
-
     /// The queries, executed in turn.
     pub const fn queries(self) -> &'static [Query] {
         match self {

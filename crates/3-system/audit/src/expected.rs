@@ -259,8 +259,8 @@ impl Expected {
 }
 
 fn optimization(level: &str) -> Result<Optimization, UnknownWord> {
-    Optimization::from_word(level).ok_or_else(|| {
-        let levels: Vec<&str> = Optimization::WORDS.iter().map(|(word, _)| *word).collect();
+    Optimization::by_name(level).ok_or_else(|| {
+        let levels = Optimization::ALL.map(Optimization::name);
         UnknownWord::new(level, "optimization level", levels.join(", "))
     })
 }

@@ -139,8 +139,8 @@ impl Ingredients<'_> {
         hash.add("source", self.source.as_bytes());
         hash.add("variant", inputs.variant.name.as_bytes());
         // These have effects beyond the flags, since build systems have switches for them.
-        hash.add("build type", inputs.variant.build_type.word().as_bytes());
-        hash.add("hardening", inputs.variant.hardening.word().as_bytes());
+        hash.add("build type", inputs.variant.build_type.name().as_bytes());
+        hash.add("hardening", inputs.variant.hardening.name().as_bytes());
         hash.add("assertions", &[u8::from(inputs.variant.assertions)]);
         hash.add("myrocks", &[u8::from(inputs.options.myrocks)]);
         hash.add("tool", &inputs.options.tool.map_or([0], |tool| [1 + tool as u8]));

@@ -44,8 +44,7 @@ pub fn duration(text: &str) -> Result<Nanos, String> {
 
 /// Parses a way to wait for answers on the command line: `poll` or `sleep`.
 pub fn client_wait(text: &str) -> Result<ClientWait, String> {
-    let found = ClientWait::ALL.into_iter().find(|wait| wait.name() == text);
-    found.ok_or_else(|| "use poll or sleep".to_owned())
+    ClientWait::by_name(text).ok_or_else(|| "use poll or sleep".to_owned())
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set, so that workers and data are cleaned up.

@@ -280,7 +280,7 @@ fn configure_with_cmake(order: &RecipeInput<'_>, own: Vec<String>) -> Step {
     let kind = order.inputs.variant.build_type;
     let mut args = words(&["-G", "Ninja", "-S", &order.source.to_string_lossy(), "-B", "."]);
     let mut define = |name: &str, value: &str| args.push(format!("-D{name}={value}"));
-    define("CMAKE_BUILD_TYPE", kind.word());
+    define("CMAKE_BUILD_TYPE", kind.name());
     define("CMAKE_INSTALL_PREFIX", &order.prefix().to_string_lossy());
     define("CMAKE_EXPORT_COMPILE_COMMANDS", "ON");
     define("CMAKE_C_COMPILER", &compiler.path.to_string_lossy());
@@ -290,7 +290,7 @@ fn configure_with_cmake(order: &RecipeInput<'_>, own: Vec<String>) -> Step {
         define("CMAKE_RANLIB", &ranlib.to_string_lossy());
     }
     let flags = order.inputs.flags.compile.join(" ");
-    let of_type = kind.word().to_uppercase();
+    let of_type = kind.name().to_uppercase();
     define(&format!("CMAKE_C_FLAGS_{of_type}"), &flags);
     define(&format!("CMAKE_CXX_FLAGS_{of_type}"), &flags);
     let link = order.inputs.flags.link.join(" ");
