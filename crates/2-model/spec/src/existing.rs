@@ -598,7 +598,7 @@ fn help_for_value(value: &str) -> String {
 }
 
 /// Whether traffic to this address stays on this machine.
-fn is_of_this_machine(address: &Address) -> bool {
+pub fn is_of_this_machine(address: &Address) -> bool {
     match address {
         Address::Socket(_) => true,
         Address::Tcp { host, .. } => {

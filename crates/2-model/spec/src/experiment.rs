@@ -89,7 +89,7 @@ impl Experiment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Its name in the experiment.
-    #[serde(deserialize_with = "names::stored_of_host")]
+    #[serde(deserialize_with = "names::stored_of_experiment")]
     pub name: String,
     /// The destination for ssh, as in `~/.ssh/config`.
     pub ssh: String,
@@ -214,13 +214,8 @@ pub struct Schedule {
     /// until the run ends.
     pub restarts: u32,
     /// Whether CPU and kernel counters are read for the systems under test in each slice.
-    #[serde(default = "counts")]
+    #[serde(default = "yes")]
     pub counters: bool,
-}
-
-/// Stored runs may predate the key.
-const fn counts() -> bool {
-    true
 }
 
 /// Sampling of stacks in slices after those that are measured.
@@ -247,13 +242,12 @@ pub struct Profiling {
 
 impl Default for Profiling {
     fn default() -> Self {
-        let frequency = sample_frequency();
         Self {
             time: Nanos::from_secs(4),
             instructions: false,
             waits: false,
             microbenchmarks: None,
-            frequency,
+            frequency: sample_frequency(),
             layers: None,
         }
     }
@@ -506,6 +500,7 @@ impl Build {
     }
 }
 
+/// Stored runs may predate the key.
 const fn yes() -> bool {
     true
 }

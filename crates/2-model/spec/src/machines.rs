@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_document::{Spanned, Table, did_you_mean};
 use dbdyno_types::ClientWait;
-use dbdyno_types::server::{Address, Target};
+use dbdyno_types::server::Target;
 use dbdyno_units::Nanos;
 
 use crate::experiment::{Cpus, Fleet, Host};
-use crate::names;
+use crate::{existing, names};
 
 /// Reads all hosts. One with problems is returned as well, so that candidates can name it.
 pub fn read_hosts(root: &mut Table<'_>) -> Vec<Host> {
@@ -84,14 +84,9 @@ pub fn of_existing(
     hosts: &[Host],
 ) -> Option<String> {
     let host = read_name(table, hosts)?;
-    let is_here = url.filter(|(_, target)| match &target.address {
-        Address::Socket(_) => true,
-        Address::Tcp { host, .. } => {
-            let address = host.parse::<IpAddr>();
-            host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
-        }
-    });
-    if let Some((url, _)) = is_here {
+    if let Some((url, target)) = url
+        && existing::is_of_this_machine(&target.address)
+    {
         let message = "`url` is an address of this machine, and the server is on another host";
         let help = "write the address at which the host is reached, or remove `host`";
         table.problem(url.span, message, help);

@@ -53,12 +53,7 @@ pub fn of_host<'d>(table: &Table<'d>, name: Spanned<&'d str>) -> Option<&'d str>
     check(table, name, OF_EXPERIMENT).map(|name| name.value)
 }
 
-/// A host's name in a stored experiment.
-pub fn stored_of_host<'de, D: Deserializer<'de>>(stored: D) -> Result<String, D::Error> {
-    stored_name(stored, OF_EXPERIMENT)
-}
-
-/// The experiment's name in a stored experiment, which somebody may have changed.
+/// The experiment's name or a host's in a stored experiment, which somebody may have changed.
 pub fn stored_of_experiment<'de, D: Deserializer<'de>>(stored: D) -> Result<String, D::Error> {
     stored_name(stored, OF_EXPERIMENT)
 }

@@ -18,7 +18,7 @@ use crate::candidate::Sections;
 use crate::experiment::{Build, PrivateServer};
 use crate::option_file::{self, OptionFile};
 use crate::workload::ReadFile;
-use crate::{machines, source};
+use crate::{existing, machines, source};
 
 /// A candidate's keys for a private server. Some also apply to an existing server.
 pub const KEYS: [&str; 10] = [
@@ -34,19 +34,8 @@ pub const KEYS: [&str; 10] = [
     "configuration",
 ];
 
-/// The keys in [`KEYS`] about starting a server.
-const KEYS_OF_STARTING: [&str; 7] = [
-    "program",
-    "release",
-    "defaults",
-    "durability",
-    "restarts_after_death",
-    "options",
-    "configuration",
-];
-
-/// Keys that do not apply to a private server.
-const KEYS_OF_EXISTING: [&str; 2] = ["schema", "pid"];
+/// The keys in [`KEYS`] that are not about starting a server.
+const KEYS_OF_ALL_SERVERS: [&str; 3] = ["host", "engine", "statements"];
 
 const MOST_RESTARTS: u32 = 1000;
 
@@ -117,7 +106,7 @@ pub fn read(
         let message = format!("{} that dbdyno compiles has no TLS", system.title());
         table.problem(span, message, "remove `tls`, or use an installed server or a `release`");
     }
-    for key in KEYS_OF_EXISTING {
+    for key in existing::KEYS {
         let help = "add `url`, or remove this";
         table.refuse(key, "applies to existing servers only", help);
     }
@@ -214,7 +203,7 @@ pub fn read_statements(table: &mut Table<'_>, mode: &mut StatementMode) {
 
 /// Rejects the keys about starting a server.
 pub fn refuse_keys_of_starting(table: &mut Table<'_>) {
-    for key in KEYS_OF_STARTING {
+    for key in KEYS.into_iter().filter(|key| !KEYS_OF_ALL_SERVERS.contains(key)) {
         let help = "dbdyno does not start or configure a server with a `url`";
         table.refuse(key, "applies to servers that dbdyno starts only", help);
     }

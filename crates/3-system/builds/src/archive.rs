@@ -13,6 +13,7 @@ use dbdyno_units::Bytes;
 use zip::ZipArchive;
 
 use crate::BuildError;
+use crate::elf::starts_with;
 use crate::error::io_error;
 use crate::fetching::{Fetching, Tool};
 
@@ -34,7 +35,7 @@ pub(crate) fn unpack(
     inside: &Path,
 ) -> Result<(), BuildError> {
     fs::create_dir(inside).map_err(io_error("creating", inside))?;
-    if is_zip(archive).map_err(io_error("reading the archive", archive))? {
+    if starts_with(archive, *b"PK\x03\x04").map_err(io_error("reading the archive", archive))? {
         return unzip(archive, inside, MOST, fetching.cancel).map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => BuildError::cancelled(fetching.what),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -46,12 +47,6 @@ pub(crate) fn unpack(
     let name = archive.to_string_lossy();
     let args = ["--extract", "--no-same-owner", "--file", &name];
     fetching.run(TAR, "unpacking it", inside, &args).map(drop)
-}
-
-fn is_zip(archive: &Path) -> io::Result<bool> {
-    let mut start = [0; 4];
-    let read = File::open(archive)?.read_at(&mut start, 0)?;
-    Ok(start[..read] == *b"PK\x03\x04")
 }
 
 /// Refuses what is neither a file nor a directory, names that lead out, and more than `most`.

@@ -12,6 +12,7 @@ use crate::elf::remove_empty_entries;
 use crate::error::io_error;
 use crate::recipe::ExtraFiles;
 use crate::store::remove;
+use crate::trusted_tree::visit;
 
 /// The completed steps, in a file with one line per step.
 pub(crate) struct Done {
@@ -102,20 +103,14 @@ const DOUBT: Duration = Duration::from_secs(10);
 pub(crate) fn remove_incomplete(tree: &Path) -> io::Result<()> {
     let mut made = Vec::new();
     let mut last = SystemTime::UNIX_EPOCH;
-    let mut waiting = vec![tree.to_owned()];
-    while let Some(folder) = waiting.pop() {
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            let meta = fs::symlink_metadata(&path)?;
-            if meta.is_dir() {
-                waiting.push(path);
-            } else if meta.is_file() {
-                let time = meta.modified()?;
-                last = last.max(time);
-                made.push((path, time));
-            }
+    visit(tree, &mut |path, meta| {
+        if meta.is_file() {
+            let time = meta.modified()?;
+            last = last.max(time);
+            made.push((path.to_owned(), time));
         }
-    }
+        Ok(())
+    })?;
     let doubtful = last.checked_sub(DOUBT).unwrap_or(SystemTime::UNIX_EPOCH);
     for (path, time) in made {
         if time >= doubtful && is_compiled(&path) {

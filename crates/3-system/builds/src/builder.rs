@@ -506,12 +506,13 @@ impl Job<'_> {
         compile_time: Nanos,
     ) -> Result<Build, BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
-        let made = dirs.part.join(&plan.artifact);
+        let source = &request.source;
+        let artifact = source.system().artifact();
+        let made = dirs.part.join(artifact);
         let content = fs::read(&made).map_err(io_error("reading", &made))?;
         let sizes = BinarySizes::of(&content)
-            .map_err(|error| BuildError::unusable(request, &plan.artifact, error))?;
+            .map_err(|error| BuildError::unusable(request, artifact, error))?;
         let folder = self.cache.folder(fingerprint);
-        let source = &request.source;
         let base = request.bolt.as_ref().map(|bolt| &bolt.base);
         let before = base.map(|base| base.commands.clone()).unwrap_or_default();
         let time_before = base.map_or(Nanos::ZERO, |base| base.compile_time);
@@ -533,7 +534,7 @@ impl Job<'_> {
             flags: flags.compile.clone(),
             link_flags: flags.link.clone(),
             commands: before.into_iter().chain(own).collect(),
-            artifact: folder.join(&plan.artifact),
+            artifact: folder.join(artifact),
             artifact_sha256: Sha256::of(&content),
             tree: match base {
                 Some(base) => base.tree.clone(),
@@ -576,21 +577,10 @@ fn layout(bolt: &CachedBoltProfile, dirs: &JobDirs) -> Result<BuildPlan, BuildEr
         link_all(&folder.join(recipe::SERVER), &server, artifact)
             .map_err(io_error("copying the server to", &server))?;
     }
-    let artifact = system.artifact().to_owned();
-    let step = Step {
-        name: format!("optimizing {} with BOLT", artifact.display()),
-        program: bolt.bolt.path.clone(),
-        args: bolt.arguments(&artifact),
-        env: Vec::new(),
-        counts: Counts::Nothing,
-    };
-    Ok(BuildPlan {
-        steps: vec![step],
-        install: Vec::new(),
-        pieces: Vec::new(),
-        artifact,
-        has_compile_database: false,
-    })
+    let artifact = system.artifact();
+    let name = format!("optimizing {} with BOLT", artifact.display());
+    let step = Step::new(name, &bolt.bolt.path, bolt.arguments(artifact));
+    Ok(BuildPlan { steps: vec![step], ..BuildPlan::default() })
 }
 
 /// The log file of a build: its commands and their output.

@@ -49,6 +49,13 @@ impl BinarySizes {
     }
 }
 
+/// Whether a file starts with these bytes.
+pub(crate) fn starts_with(file: &Path, sign: [u8; 4]) -> io::Result<bool> {
+    let mut start = [0; 4];
+    let read = File::open(file)?.read_at(&mut start, 0)?;
+    Ok(start[..read] == sign)
+}
+
 /// Removes empty entries from the search paths in a file (`DT_RUNPATH`, `DT_RPATH`). They mean the
 /// current directory. CMake ends paths with them, as space for longer paths at installation. Files
 /// other than 64-bit ELF stay as they are.

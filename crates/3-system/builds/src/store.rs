@@ -186,13 +186,6 @@ impl Entry {
             }
         }
     }
-
-    fn sibling(&self, ending: &str) -> PathBuf {
-        let mut path = self.folder.clone().into_os_string();
-        path.push(".");
-        path.push(ending);
-        path.into()
-    }
 }
 
 /// The exclusive right to make an entry. Dropping it removes what was not published.
@@ -206,12 +199,12 @@ impl Making {
     /// The directory to make it in. Its path depends only on the name of the entry, so that paths
     /// recorded by compilers are reproducible.
     pub(crate) fn part(&self) -> PathBuf {
-        self.entry.sibling("part")
+        sibling(&self.entry.folder, "part")
     }
 
     /// The directory for raw data of a training.
     pub(crate) fn raw(&self) -> PathBuf {
-        self.entry.sibling("raw")
+        sibling(&self.entry.folder, "raw")
     }
 
     pub(crate) fn lock(&self) -> &Lock {
@@ -280,13 +273,17 @@ pub(crate) fn is_unfinished(path: &Path) -> bool {
 /// Removes a directory or a file, if it exists. It is renamed first: a kill at any moment leaves no
 /// incomplete entry. The caller must have exclusive access.
 pub(crate) fn remove_whole(path: &Path) -> io::Result<()> {
-    let mut gone = path.as_os_str().to_owned();
-    gone.push(format!(".{GONE}"));
-    let gone = PathBuf::from(gone);
+    let gone = sibling(path, GONE);
     // Left by a process that was killed.
     remove(&gone)?;
     absent_is_fine(fs::rename(path, &gone))?;
     remove(&gone)
+}
+
+fn sibling(path: &Path, ending: &str) -> PathBuf {
+    let mut sibling = path.as_os_str().to_owned();
+    sibling.push(format!(".{ending}"));
+    sibling.into()
 }
 
 /// Removes a directory or a file in place, if it exists.

@@ -66,7 +66,7 @@ pub(crate) fn discard_permissions(tree: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Calls `each` with everything in a tree, each directory before its content.
-fn visit(
+pub(crate) fn visit(
     tree: &Path,
     each: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,
 ) -> io::Result<()> {

@@ -16,8 +16,9 @@ use rustix::fs::FileType;
 
 use super::{CLANGS, CollectionLock, Profile, Raw};
 use crate::command::clean_command;
+use crate::elf::starts_with;
 use crate::error::{io_error, last_lines};
-use crate::store::listed;
+use crate::trusted_tree::visit;
 use crate::{Build, BuildError, Compiler, CompilerKind, ProblemKind, recipe};
 
 /// The tool that merges the counters of instrumented programs of this clang.
@@ -189,24 +190,13 @@ fn about(path: &Path, error: io::Error) -> io::Error {
 
 fn programs(build: &Build) -> io::Result<Vec<PathBuf>> {
     let mut found = vec![build.artifact.clone()];
-    let mut waiting = vec![build.folder.join(recipe::SERVER)];
-    while let Some(folder) = waiting.pop() {
-        for path in listed(&folder) {
-            let kind = fs::symlink_metadata(&path)?;
-            if kind.is_dir() {
-                waiting.push(path);
-            } else if kind.is_file() && path != build.artifact && is_elf(&path)? {
-                found.push(path);
-            }
+    visit(&build.folder.join(recipe::SERVER), &mut |path, meta| {
+        if meta.is_file() && path != build.artifact && starts_with(path, *b"\x7fELF")? {
+            found.push(path.to_owned());
         }
-    }
+        Ok(())
+    })?;
     Ok(found)
-}
-
-fn is_elf(path: &Path) -> io::Result<bool> {
-    let mut start = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(fs::File::open(path)?, 4), &mut start)?;
-    Ok(start == b"\x7fELF")
 }
 
 /// The paths of counters below `tree` that are compiled into a program, relative to `tree`.

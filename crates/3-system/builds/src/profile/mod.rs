@@ -17,6 +17,7 @@ use sha2::Digest;
 
 use crate::error::io_error;
 use crate::store::{self, Check, Held, Kind, Making, Query, remove, remove_whole};
+use crate::trusted_tree::visit;
 use crate::variant::WHOLE_FUNCTIONS;
 use crate::{
     Build, BuildError, Cache, CacheDir, Compiler, CompilerKind, CompilerUsed, ProfileUsed, Sha256,
@@ -274,19 +275,13 @@ impl Raw {
 /// All regular files below a directory of the cache, by relative path.
 fn files(folder: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     let mut all = BTreeMap::new();
-    let mut waiting = vec![folder.to_owned()];
-    while let Some(inner) = waiting.pop() {
-        for entry in fs::read_dir(inner)? {
-            let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
-            if kind.is_dir() {
-                waiting.push(path);
-            } else if kind.is_file() {
-                let name = path.strip_prefix(folder).unwrap_or(&path);
-                all.insert(name.to_string_lossy().into_owned(), path);
-            }
+    visit(folder, &mut |path, meta| {
+        if meta.is_file() {
+            let name = path.strip_prefix(folder).unwrap_or(path);
+            all.insert(name.to_string_lossy().into_owned(), path.to_owned());
         }
-    }
+        Ok(())
+    })?;
     Ok(all)
 }
 

@@ -103,7 +103,6 @@ fn plan(order: &RecipeInput<'_>) -> BuildPlan {
         steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, &targets)],
         install: Vec::new(),
         pieces: pieces(order),
-        artifact: PathBuf::from(PROGRAM),
         has_compile_database: true,
     }
 }

@@ -59,7 +59,7 @@ impl Flags {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildPlan {
     /// Steps in order; completed ones are skipped when a build is resumed.
     pub steps: Vec<Step>,
@@ -67,8 +67,6 @@ pub struct BuildPlan {
     pub install: Vec<Step>,
     /// Files to copy after that.
     pub pieces: Vec<ExtraFiles>,
-    /// The file that the engine loads or starts, relative to the build's directory.
-    pub artifact: PathBuf,
     /// Whether the build tool writes the compile database into the directory itself.
     pub has_compile_database: bool,
 }

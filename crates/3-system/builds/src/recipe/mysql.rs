@@ -201,26 +201,20 @@ fn plan_in(order: &RecipeInput<'_>) -> BuildPlan {
     if order.inputs.options.myrocks {
         own.extend(with_myrocks(order));
     }
-    let artifact = PathBuf::from(PROGRAM);
-    if server_only {
+    let (targets, install, pieces) = if server_only {
         own.extend(SERVER_ONLY.iter().map(|(name, value)| format!("-D{name}={value}")));
-        return BuildPlan {
-            steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, TARGETS)],
-            install: Vec::new(),
-            pieces: pieces(order),
-            artifact,
-            has_compile_database: true,
+        (TARGETS, Vec::new(), pieces(order))
+    } else {
+        let install = Step {
+            env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
+            ..Step::new("installing MySQL", "ninja", vec!["install".to_owned()])
         };
-    }
-    let install = Step {
-        env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
-        ..Step::new("installing MySQL", "ninja", vec!["install".to_owned()])
+        (&[][..], vec![install], Vec::new())
     };
     BuildPlan {
-        steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, &[])],
-        install: vec![install],
-        pieces: Vec::new(),
-        artifact,
+        steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, targets)],
+        install,
+        pieces,
         has_compile_database: true,
     }
 }

@@ -4,7 +4,7 @@
 //! a build has few dependencies and takes minutes. The locale provider is the C library's; dbdyno's
 //! data directories have the locale C.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dbdyno_types::server::ServerSystem;
 
@@ -57,13 +57,7 @@ const PROFILING: &str = "enable_coverage=yes";
 fn plan(order: &RecipeInput<'_>) -> BuildPlan {
     let meson = order.inputs.options.tool == Some(ConfigureTool::Meson);
     let (steps, install) = if meson { by_meson(order) } else { by_autoconf(order) };
-    BuildPlan {
-        steps,
-        install,
-        pieces: Vec::new(),
-        artifact: PathBuf::from(PROGRAM),
-        has_compile_database: meson,
-    }
+    BuildPlan { steps, install, pieces: Vec::new(), has_compile_database: meson }
 }
 
 fn by_autoconf(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {

@@ -4,7 +4,7 @@
 //! set explicitly because the workers depend on it. Frame pointers and semantic interposition are
 //! the compiler's defaults.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{BuildPlan, Flags, Recipe, RecipeInput, quoted, words};
 use crate::command::Step;
@@ -70,17 +70,14 @@ fn plan(order: &RecipeInput<'_>) -> BuildPlan {
             Step::new(format!("compiling {SOURCE}"), compiler, compile_args),
             Step::new(format!("linking {LIBRARY}"), compiler, link_args),
         ],
-        install: Vec::new(),
-        pieces: Vec::new(),
-        artifact: PathBuf::from(LIBRARY),
-        has_compile_database: false,
+        ..BuildPlan::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::*;
     use crate::recipe::Inputs;
