@@ -4,8 +4,7 @@
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
-use crate::estimate::Estimate;
-use crate::estimate::widening;
+use crate::estimate::{Estimate, widening};
 
 /// Half the width of the interval of a run, in noise floors, is at least this.
 ///

@@ -2,8 +2,7 @@
 
 use dbdyno_units::{Nanos, Share};
 
-use crate::estimate::Estimate;
-use crate::estimate::t_quantile;
+use crate::estimate::{Estimate, t_quantile};
 
 /// More starts than anybody can wait for.
 const MOST_STARTS: usize = 100_000;

@@ -73,8 +73,7 @@ pub use new_layout::{BlockCounts, NewLayout};
 pub use registry::{MavenArtifact, NpmPackage, PACKAGINGS, PublishedRelease};
 pub use release::{ReleaseFile, ReleaseOrigin, SUITES, suites};
 pub use run_identity::{NotARunId, RunId, RunIdentity};
-pub use sha256::{CertificateFingerprint, InvalidFingerprint};
-pub use sha256::{NotASha256, Sha256};
+pub use sha256::{CertificateFingerprint, InvalidFingerprint, NotASha256, Sha256};
 pub use slice::{
     EngineCounts, Latencies, LatencyCounts, ServerUsage, SliceMeasured, StateSnapshot,
     StatementPlan, StatementTimes,

@@ -3,8 +3,7 @@
 use dbdyno_units::{Ratio, Share};
 
 use crate::between_runs::Quotient;
-use crate::estimate::t_quantile;
-use crate::estimate::{Estimate, Z};
+use crate::estimate::{Estimate, Z, t_quantile};
 
 /// The standard deviation of equal instances, in noise floors: a noise floor is the median of their
 /// distances from 1, which is 0.674 standard deviations of a normal distribution.

@@ -3,15 +3,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use dbdyno_types::server::{StatementMode, Target};
 
-use super::greeting::is_mariadb;
-use super::greeting::{Capabilities, DEPRECATE_EOF};
+use super::greeting::{Capabilities, DEPRECATE_EOF, is_mariadb};
 use super::login::{LoginResult, log_in};
-use super::reply::{ERR, ErrPacket, NOT_PREPARABLE, ReplyError};
-use super::reply::{OK, Reply, is_eof_packet};
-use super::request::Template;
-use super::request::{self, Execution, Request};
-use super::rows::ColumnType;
-use super::rows::{binary_row_digest, text_row_digest, texts};
+use super::reply::{ERR, ErrPacket, NOT_PREPARABLE, OK, Reply, ReplyError, is_eof_packet};
+use super::request::{self, Execution, Request, Template};
+use super::rows::{ColumnType, binary_row_digest, text_row_digest, texts};
 use super::wire::{Cursor, Malformed, frame};
 use crate::error::{connection_lost, executing, truncate_sql};
 use crate::net::{ReadBuffer, Stream, TextRows};

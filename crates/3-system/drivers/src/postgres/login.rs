@@ -1,10 +1,8 @@
 use dbdyno_types::server::{Address, Target, Tls};
 
 use super::auth::{AuthError, Authentication};
-use super::channel::{Channel, ConnectionLost};
-use super::channel::{Fields, Malformed, put, put_text, put_untagged};
-use super::reply::ServerError;
-use super::reply::Transaction;
+use super::channel::{Channel, ConnectionLost, Fields, Malformed, put, put_text, put_untagged};
+use super::reply::{ServerError, Transaction};
 use crate::error::server_text;
 use crate::net::{SSL_REQUEST, Source as _, Stream, Transport, credentials, describe_server};
 use crate::{Error, ErrorKind};

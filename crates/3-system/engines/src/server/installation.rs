@@ -16,8 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::ServerError;
 use super::error::system;
 use super::launcher::program_output;
-use super::systems::server_program;
-use super::systems::{ProgramFacts, ReleaseFolders};
+use super::systems::{ProgramFacts, ReleaseFolders, server_program};
 use super::user::ServerUser;
 
 /// A server program on this machine.

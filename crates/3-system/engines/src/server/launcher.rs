@@ -57,11 +57,7 @@ impl Launcher {
     }
 
     /// Starts the command in its own process group.
-    pub(crate) fn spawn(&self, command: Command) -> Result<ChildGuard, ServerError> {
-        self.spawn_with_input(command, Stdio::null())
-    }
-
-    fn spawn_with_input(
+    pub(crate) fn spawn(
         &self,
         mut command: Command,
         input: Stdio,
@@ -100,23 +96,13 @@ impl Launcher {
         &self,
         doing: &str,
         command: Command,
-        timeout: Duration,
-    ) -> Result<(), ServerError> {
-        self.run_with_input(doing, command, Stdio::null(), timeout)
-    }
-
-    /// The same with this standard input.
-    pub(crate) fn run_with_input(
-        &self,
-        doing: &str,
-        command: Command,
         input: Stdio,
         timeout: Duration,
     ) -> Result<(), ServerError> {
         let directory = self.server_dir.path();
         let log = LogPosition::at_end_of(&self.server_dir.log());
         let started = Instant::now();
-        let mut processes = self.spawn_with_input(command, input)?;
+        let mut processes = self.spawn(command, input)?;
         let mut memory = BTreeSet::new();
         let result = loop {
             memory.extend(DynamicMemory::of_descendants(processes.pid(), &self.server_dir.data()));

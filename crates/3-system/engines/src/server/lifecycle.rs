@@ -1,10 +1,11 @@
 use std::io;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_types::CertificateFingerprint;
-use dbdyno_types::server::Target;
+use dbdyno_types::server::{ServerSystem, Target};
 use dbdyno_units::Bytes;
 
 use super::access::ServerCertificate;
@@ -55,7 +56,7 @@ fn launcher(
 pub struct Server {
     processes: ChildGuard,
     program: &'static dyn ServerProgram,
-    title: &'static str,
+    kind: ServerSystem,
     server_dir: ServerDir,
     log: LogPosition,
     network: Option<Network>,
@@ -138,11 +139,11 @@ impl Server {
         let command = program.command(plan, server_dir, network.as_ref(), certificate.as_ref())?;
         let certificate = certificate.map(|made| made.fingerprint);
         let log = LogPosition::at_end_of(&server_dir.log());
-        let processes = launcher.spawn(command)?;
+        let processes = launcher.spawn(command, Stdio::null())?;
         plan.installation.check_process(processes.pid())?;
-        let title = plan.installation.system.title();
+        let kind = plan.installation.system;
         let server_dir = server_dir.clone();
-        let mut server = Self { processes, program, title, server_dir, log, network, certificate };
+        let mut server = Self { processes, program, kind, server_dir, log, network, certificate };
         if let Some(process) = &server.processes.process {
             let server_dir = &server.server_dir;
             let registry = server_dir.registry();
@@ -152,7 +153,7 @@ impl Server {
         }
         let started = Instant::now();
         server.wait_until_ready().map_err(|error| error.because(plan.beyond_memory()))?;
-        let (pid, time) = (server.pid(), started.elapsed());
+        let (pid, time, title) = (server.pid(), started.elapsed(), kind.title());
         tracing::info!(server = server.server_dir.name(), pid, ?time, "started {title}");
         Ok(server)
     }
@@ -161,7 +162,7 @@ impl Server {
         let started = Instant::now();
         let (mut logged, mut length) = (started, self.log.length());
         let target = self.target();
-        let doing = format!("starting {}", self.title);
+        let doing = format!("starting {}", self.kind.title());
         loop {
             if let Some(status) = self.processes.try_wait() {
                 return Err(self.failure(&doing, &describe_exit(status)));
@@ -197,7 +198,7 @@ impl Server {
 
     /// Whether it has a process for each session.
     pub fn has_process_per_session(&self) -> bool {
-        self.program.facts().process_per_session
+        self.kind.has_process_per_session()
     }
 
     /// How to reach it through its socket.
@@ -209,7 +210,7 @@ impl Server {
     /// request.
     pub fn ended(&mut self) -> Option<ServerError> {
         let status = self.processes.try_wait()?;
-        Some(self.failure(&format!("running {}", self.title), &describe_exit(status)))
+        Some(self.failure(&format!("running {}", self.kind.title()), &describe_exit(status)))
     }
 
     /// Copies the data to `to`, which must not exist, while all processes of the server are stopped
@@ -230,7 +231,7 @@ impl Server {
     /// Shuts the server down cleanly, so that its data needs no recovery. After two minutes it is
     /// killed.
     pub fn stop(mut self) -> Result<(), ServerError> {
-        let doing = format!("stopping {}", self.title);
+        let doing = format!("stopping {}", self.kind.title());
         let requested = Instant::now();
         tracing::info!(server = self.server_dir.name(), pid = self.pid(), "{doing}");
         self.processes.signal(self.program.facts().stop_signal);
@@ -259,6 +260,6 @@ impl Drop for Server {
             // If the entry stays, it names a process that does not exist: harmless.
             let _ = self.server_dir.registry().remove(process);
         }
-        self.server_dir.remove_sockets();
+        self.server_dir.registry().remove_socket_dir(self.server_dir.name());
     }
 }

@@ -15,9 +15,9 @@ use super::ServerError;
 use super::error::system;
 use super::process::ServerProcess;
 use super::user::{
-    PREFIX, create_dir, create_private_dir, is_own_dir, is_world_traversable, remove_dir_if_exists,
+    PREFIX, ServerUser, create_dir, create_private_dir, is_own_dir, is_root, is_world_traversable,
+    remove_dir_if_exists,
 };
-use super::user::{ServerUser, is_root};
 
 /// The lock that the owner holds until it exits.
 pub(super) const LOCK: &str = "lock";

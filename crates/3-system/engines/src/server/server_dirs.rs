@@ -12,10 +12,9 @@ use dbdyno_machine::safe_files::replace_file;
 use super::error::system;
 use super::registry::ProcessRegistry;
 use super::user::{
-    PREFIX, create_dir, create_private_dir, ignore_missing, is_own_dir, is_world_traversable,
-    remove_dir_if_exists, remove_file_if_exists, traversable_mode,
+    PREFIX, ServerUser, create_dir, create_private_dir, ignore_missing, is_own_dir, is_root,
+    is_world_traversable, remove_dir_if_exists, remove_file_if_exists, traversable_mode,
 };
-use super::user::{ServerUser, is_root};
 use super::{ServerError, registry};
 use crate::clone::clone_directory;
 
@@ -318,10 +317,6 @@ impl ServerDir {
     pub(crate) fn create_sockets(&self, user: Option<&ServerUser>) -> Result<(), ServerError> {
         let created = self.registry.create_socket_dir(&self.name, user);
         created.map_err(system("creating the directory", &self.sockets()))
-    }
-
-    pub(crate) fn remove_sockets(&self) {
-        self.registry.remove_socket_dir(&self.name);
     }
 
     /// Whether complete data exists.

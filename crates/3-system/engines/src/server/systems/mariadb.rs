@@ -1,5 +1,5 @@
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use dbdyno_types::server::{StorageEngine, Target};
@@ -95,7 +95,7 @@ impl ServerProgram for MariaDb {
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
         let mut settings = SettingsList(common::settings(request, u32::MAX.into()));
         if request.engine != Some(StorageEngine::MyRocks) {
-            settings.add("innodb_log_file_size", common::redo_log_size(request.shape));
+            settings.add("innodb_log_file_size", common::redo_log_part(request.shape, 1));
         }
         let (charset, collation) =
             match version_numbers(&request.installation.version) >= (11, 6, 0) {
@@ -131,7 +131,8 @@ impl ServerProgram for MariaDb {
             .arg("--skip-name-resolve")
             // Skips the lookup of the host name: dbdyno's builds have no `resolveip`.
             .arg("--force");
-        launcher.run("creating MariaDB's data directory", command, INITIALISE_TIMEOUT)
+        let doing = "creating MariaDB's data directory";
+        launcher.run(doing, command, Stdio::null(), INITIALISE_TIMEOUT)
     }
 
     fn command(

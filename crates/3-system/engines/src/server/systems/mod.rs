@@ -37,8 +37,6 @@ pub(crate) struct ProgramFacts {
     pub(crate) not_beside: Option<&'static str>,
     /// Names of its processes; a proxy or a service manager has another.
     pub(crate) processes: &'static [&'static str],
-    /// Whether it has a process for each session.
-    pub(crate) process_per_session: bool,
     /// The database of connections that need one, before dbdyno's exists.
     pub(crate) database: Option<&'static str>,
     /// The signal for a clean shutdown that does not wait for clients to disconnect.

@@ -8,8 +8,7 @@ use dbdyno_types::server::{ServerSystem, StorageEngine, Target};
 use super::super::access::ServerCertificate;
 use super::super::error::system;
 use super::super::installation::ProgramFiles;
-use super::super::launcher::Launcher;
-use super::super::launcher::program_output;
+use super::super::launcher::{Launcher, program_output};
 use super::super::plan::{DiskRequest, Property, SettingsRequest};
 use super::super::systems::{ProgramFacts, ServerProgram};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
@@ -83,14 +82,11 @@ impl ServerProgram for MySql {
         let facts = VersionFacts::of(&request.installation.version);
         let mut settings = SettingsList(common::settings(request, facts.most_prepared));
         if request.engine != Some(StorageEngine::MyRocks) {
+            let size = common::redo_log_part(request.shape, facts.redo_log_files.unwrap_or(1));
             match facts.redo_log_files {
-                None => {
-                    let size = common::redo_log_size(request.shape);
-                    settings.add("innodb_redo_log_capacity", size);
-                }
+                None => settings.add("innodb_redo_log_capacity", size),
                 Some(files) => {
                     settings.add("innodb_log_files_in_group", files);
-                    let size = common::redo_log_part(request.shape, files);
                     settings.add("innodb_log_file_size", size);
                 }
             }
@@ -129,7 +125,7 @@ impl ServerProgram for MySql {
             }
         };
         let command = init_command(plan, &file, option);
-        launcher.run_with_input(doing, command, input, INITIALISE_TIMEOUT)
+        launcher.run(doing, command, input, INITIALISE_TIMEOUT)
     }
 
     fn command(

@@ -81,7 +81,6 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     },
     not_beside: None,
     processes: &["mariadbd", "mysqld"],
-    process_per_session: false,
     database: None,
     stop_signal: Signal::TERM,
     death_signal: Signal::KILL,
@@ -172,16 +171,11 @@ const COLUMN_FAMILY: &str = "write_buffer_size=64m;target_file_size_base=64m;\
     filter_policy=bloomfilter:10:false;whole_key_filtering=1}";
 
 /// Size of the redo log, large enough that writes do not wait for checkpoints.
-pub(crate) fn redo_log_size(shape: DataShape) -> String {
-    redo_log_part(shape, 1)
-}
-
-/// The same in bytes.
 fn redo_log_bytes(shape: DataShape) -> u64 {
     shape.data_bytes(ROW_BYTES).clamp(256 * MIB, 4096 * MIB)
 }
 
-/// The size of each file of a redo log of several files.
+/// The size of each file of a redo log of so many files.
 pub(crate) fn redo_log_part(shape: DataShape, files: u64) -> String {
     megabytes(redo_log_bytes(shape) / files, 64)
 }
@@ -489,8 +483,8 @@ mod tests {
         assert_eq!(megabytes(128 * MIB, 128), "128M");
         assert_eq!(megabytes(128 * MIB + 1, 128), "256M");
         let shape = DataShape { tables: 8, rows: 10_000_000, clients: 24 };
-        assert_eq!(redo_log_size(shape), "4096M");
-        assert_eq!(redo_log_size(DataShape { rows: 2_000, ..shape }), "256M");
+        assert_eq!(redo_log_part(shape, 1), "4096M");
+        assert_eq!(redo_log_part(DataShape { rows: 2_000, ..shape }, 1), "256M");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! PostgreSQL: its program, its default settings and its configuration file.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use dbdyno_drivers::Connection;
@@ -11,12 +11,10 @@ use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Ta
 use dbdyno_types::settings::postgresql_canonical_name;
 use dbdyno_units::Nanos;
 
-use super::super::access::ACCOUNT;
-use super::super::access::ServerCertificate;
+use super::super::access::{ACCOUNT, ServerCertificate};
 use super::super::error::system;
 use super::super::installation::{ProgramFiles, is_executable};
-use super::super::launcher::Launcher;
-use super::super::launcher::program_output;
+use super::super::launcher::{Launcher, program_output};
 use super::super::plan::{DiskRequest, Property, SettingsRequest};
 use super::super::postgres_lock::LOCK_FILE;
 use super::super::systems::{Cache, ProgramFacts, ReleaseFolders, ServerProgram};
@@ -83,7 +81,6 @@ impl ServerProgram for Postgres {
             },
             not_beside: None,
             processes: &["postgres", "postmaster"],
-            process_per_session: true,
             database: Some(DEFAULT_DATABASE),
             // Fast shutdown: transactions are aborted, then a checkpoint is written.
             stop_signal: Signal::INT,
@@ -121,12 +118,59 @@ impl ServerProgram for Postgres {
         Ok(ProgramFiles { init_program, plugin_dir: None })
     }
 
+    /// Default settings: the data fits in memory, and costs are comparable with other systems'.
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
-        settings(request)
+        // Updates leave old row versions until they are vacuumed.
+        let buffers = 2 * request.shape.data_bytes(ROW_BYTES) + 128 * MIB;
+        let mut settings = Vec::new();
+        let mut add = |name: &str, value: String| settings.push((name.to_owned(), value));
+        add("max_connections", (request.shape.clients + SPARE_CONNECTIONS).max(100).to_string());
+        add("shared_buffers", megabytes(buffers));
+        // With `try` the first instance would get all available huge pages and the others none.
+        add("huge_pages", "off".to_owned());
+        add("effective_cache_size", megabytes(buffers + buffers / 2));
+        // Relaxed durability means that a commit survives a crash of the server but not a power cut: it
+        // is written to the kernel without waiting for storage. That is fsync = off with
+        // synchronous_commit = on. synchronous_commit = off would promise less (a crash of the server
+        // loses the last commits) and would move work to another process. The price: a power cut may
+        // corrupt the data, while InnoDB and MyRocks lose only the last commits.
+        let fsync = match request.durability {
+            Durability::Relaxed => "off",
+            Durability::Strict => "on",
+        };
+        add("fsync", fsync.to_owned());
+        add("synchronous_commit", "on".to_owned());
+        add("full_page_writes", "on".to_owned());
+        add(CHECKSUMS, "off".to_owned());
+        // Checkpoints by time only, and rarely: dbdyno runs one before each microbenchmark that needs it.
+        add("max_wal_size", megabytes(wal_size(request.shape)));
+        add("checkpoint_timeout", "30min".to_owned());
+        add("default_transaction_isolation", "read committed".to_owned());
+        // One CPU per query, like the other systems.
+        add("max_parallel_workers_per_gather", "0".to_owned());
+        // Compilation takes longer than most of these queries.
+        if session::major_version(&request.installation.version) >= session::FIRST_WITH_JIT {
+            add("jit", "off".to_owned());
+        }
+        add("autovacuum", "on".to_owned());
+        // A crash must be noticed as such: the server must not restart by itself.
+        add("restart_after_crash", "off".to_owned());
+        add("log_checkpoints", "on".to_owned());
+        add("log_timezone", "UTC".to_owned());
+        add("timezone", "UTC".to_owned());
+        settings
     }
 
     fn disk(&self, request: &DiskRequest<'_>) -> (u64, u64) {
-        disk(request)
+        let loaded = request.shape.data_bytes(ROW_BYTES);
+        // Updates leave old row versions until they are vacuumed.
+        let tables = if request.writing > Nanos::ZERO { 2 * loaded } else { loaded };
+        // Without a unit it is in megabytes.
+        let limit = request.own_size("max_wal_size", postgresql_canonical_name, MIB as f64);
+        // After each checkpoint the first change of a page logs the whole page; a load is logged, too. Log files are reused
+        // or removed at checkpoints.
+        let log = (tables + request.logged()).min(limit.unwrap_or_else(|| wal_size(request.shape)));
+        (tables, log.max(MIN_WAL) + INITIAL)
     }
 
     fn initialise(
@@ -143,7 +187,8 @@ impl ServerProgram for Postgres {
         // Copies of the data are synced before they are used.
         command.arg("--no-sync");
         command.args(checksum_option(plan)?);
-        launcher.run("creating PostgreSQL's data directory", command, INITIALISE_TIMEOUT)
+        let doing = "creating PostgreSQL's data directory";
+        launcher.run(doing, command, Stdio::null(), INITIALISE_TIMEOUT)
     }
 
     fn command(
@@ -271,49 +316,6 @@ const SPARE_CONNECTIONS: u32 = 64;
 /// A property of the data directory, not a setting of the server.
 pub(crate) const CHECKSUMS: &str = "data_checksums";
 
-/// Default settings: the data fits in memory, and costs are comparable with other systems'.
-pub(crate) fn settings(request: &SettingsRequest<'_>) -> Vec<(String, String)> {
-    // Updates leave old row versions until they are vacuumed.
-    let buffers = 2 * request.shape.data_bytes(ROW_BYTES) + 128 * MIB;
-    let mut settings = Vec::new();
-    let mut add = |name: &str, value: String| settings.push((name.to_owned(), value));
-    add("max_connections", (request.shape.clients + SPARE_CONNECTIONS).max(100).to_string());
-    add("shared_buffers", megabytes(buffers));
-    // With `try` the first instance would get all available huge pages and the others none.
-    add("huge_pages", "off".to_owned());
-    add("effective_cache_size", megabytes(buffers + buffers / 2));
-    // Relaxed durability means that a commit survives a crash of the server but not a power cut: it
-    // is written to the kernel without waiting for storage. That is fsync = off with
-    // synchronous_commit = on. synchronous_commit = off would promise less (a crash of the server
-    // loses the last commits) and would move work to another process. The price: a power cut may
-    // corrupt the data, while InnoDB and MyRocks lose only the last commits.
-    let fsync = match request.durability {
-        Durability::Relaxed => "off",
-        Durability::Strict => "on",
-    };
-    add("fsync", fsync.to_owned());
-    add("synchronous_commit", "on".to_owned());
-    add("full_page_writes", "on".to_owned());
-    add(CHECKSUMS, "off".to_owned());
-    // Checkpoints by time only, and rarely: dbdyno runs one before each microbenchmark that needs it.
-    add("max_wal_size", megabytes(wal_size(request.shape)));
-    add("checkpoint_timeout", "30min".to_owned());
-    add("default_transaction_isolation", "read committed".to_owned());
-    // One CPU per query, like the other systems.
-    add("max_parallel_workers_per_gather", "0".to_owned());
-    // Compilation takes longer than most of these queries.
-    if session::major_version(&request.installation.version) >= session::FIRST_WITH_JIT {
-        add("jit", "off".to_owned());
-    }
-    add("autovacuum", "on".to_owned());
-    // A crash must be noticed as such: the server must not restart by itself.
-    add("restart_after_crash", "off".to_owned());
-    add("log_checkpoints", "on".to_owned());
-    add("log_timezone", "UTC".to_owned());
-    add("timezone", "UTC".to_owned());
-    settings
-}
-
 /// Maximum size of the write-ahead log between checkpoints, in bytes.
 fn wal_size(shape: DataShape) -> u64 {
     (2 * shape.data_bytes(ROW_BYTES)).clamp(1024 * MIB, 8192 * MIB)
@@ -341,19 +343,6 @@ const INITIAL: u64 = 40 * MIB;
 
 /// The default `min_wal_size`, which is kept for reuse.
 const MIN_WAL: u64 = 80 * MIB;
-
-/// See [`ServerProgram::disk`](super::ServerProgram::disk).
-pub(crate) fn disk(request: &DiskRequest<'_>) -> (u64, u64) {
-    let loaded = request.shape.data_bytes(ROW_BYTES);
-    // Updates leave old row versions until they are vacuumed.
-    let tables = if request.writing > Nanos::ZERO { 2 * loaded } else { loaded };
-    // Without a unit it is in megabytes.
-    let limit = request.own_size("max_wal_size", postgresql_canonical_name, MIB as f64);
-    // After each checkpoint the first change of a page logs the whole page; a load is logged, too. Log files are reused
-    // or removed at checkpoints.
-    let log = (tables + request.logged()).min(limit.unwrap_or_else(|| wal_size(request.shape)));
-    (tables, log.max(MIN_WAL) + INITIAL)
-}
 
 pub(crate) fn text(settings: &[(&str, String)]) -> String {
     let mut text = "# Written by dbdyno at each start of the server.\n".to_owned();
