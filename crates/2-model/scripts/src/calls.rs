@@ -211,12 +211,7 @@ impl Context {
 }
 
 fn no_host() -> SqlError {
-    SqlError {
-        number: 0,
-        state: String::new(),
-        message: "statements cannot be executed here".to_owned(),
-        kind: SqlErrorKind::Failed,
-    }
+    SqlError::new("statements cannot be executed here", SqlErrorKind::Failed)
 }
 
 /// Declares the table of functions, which are those of the same names below.
@@ -595,13 +590,8 @@ extern "C" fn overdue(context: &mut Context) -> i32 {
 /// # Safety
 /// `text` has `len` bytes.
 unsafe extern "C" fn print(context: &mut Context, text: *const u8, len: usize) {
-    let text = if len == 0 {
-        String::new()
-    } else {
-        // SAFETY: the prelude passes a string.
-        let bytes = unsafe { std::slice::from_raw_parts(text, len) };
-        String::from_utf8_lossy(bytes).into_owned()
-    };
+    // SAFETY: the prelude passes a string.
+    let text = String::from_utf8_lossy(unsafe { text_of(text, len) });
     if let Some(host) = context.host() {
         host.print(&text);
     }

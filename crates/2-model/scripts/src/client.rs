@@ -44,7 +44,9 @@ impl Client {
     /// Loads the script and runs `thread_init`, until the first event. The host must not wait.
     pub fn start(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<Self, ScriptError> {
         let mut client = Self::load(source, setup, host)?;
-        client.start_alone(host)?;
+        while let Some(time) = client.proceed(host)? {
+            host.sleep(time);
+        }
         Ok(client)
     }
 
@@ -54,19 +56,8 @@ impl Client {
         Self::new(state, "thread", None)
     }
 
-    fn start_alone(&mut self, host: &mut dyn Host) -> Result<(), ScriptError> {
-        while let Some(time) = self.proceed(host)? {
-            host.sleep(time);
-        }
-        Ok(())
-    }
-
-    /// A client that will run a command of the script instead of events.
-    fn of_command(state: State, command: &'static str) -> Result<Self, ScriptError> {
-        Self::new(state, "call", Some(command))
-    }
-
-    /// A client that will call a function of the prelude.
+    /// A client that will call a function of the prelude. With an argument, it runs a command of the script instead
+    /// of events.
     fn new(
         state: State,
         function: &str,
@@ -212,12 +203,7 @@ impl Drop for Client {
 }
 
 fn ended() -> SqlError {
-    SqlError {
-        number: 0,
-        state: String::new(),
-        message: "the client has ended".to_owned(),
-        kind: SqlErrorKind::Lost,
-    }
+    SqlError::new("the client has ended", SqlErrorKind::Lost)
 }
 
 /// The host of a client that is dropped.
@@ -460,13 +446,13 @@ pub fn prepare(source: &Source, setup: &Setup, host: &mut dyn Host) -> Result<()
         return Ok(());
     }
     let others = if state.is_parallel(COMMAND)? { 1..setup.clients } else { 1..1 };
-    let mut clients = vec![Client::of_command(state, COMMAND)?];
+    let mut clients = vec![Client::new(state, "call", Some(COMMAND))?];
     for client in others {
         let [first, second] = setup.seed.0;
         let seed = Seed::of(&[first, second, client.into()]);
         let setup = Setup { client, seed, ..setup.clone() };
         let state = State::new(source, &setup, COMMAND, Use::Command, host)?;
-        clients.push(Client::of_command(state, COMMAND)?);
+        clients.push(Client::new(state, "call", Some(COMMAND))?);
     }
     let mut host = host;
     let step = |host: &mut &mut dyn Host, client: &mut Client| client.proceed(&mut **host);

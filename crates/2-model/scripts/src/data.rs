@@ -169,12 +169,7 @@ impl<'a> AnsweringRecorder<'a> {
         self.queries |= is_query;
         self.queries_in_a_row = if is_query { self.queries_in_a_row + 1 } else { 0 };
         if (self.cancelled)() || self.queries_in_a_row > MOST_QUERIES {
-            return Sent::Done(Err(SqlError {
-                number: 0,
-                state: String::new(),
-                message: "nothing is executed".to_owned(),
-                kind: SqlErrorKind::Lost,
-            }));
+            return Sent::Done(Err(SqlError::new("nothing is executed", SqlErrorKind::Lost)));
         }
         self.row = is_query && self.answers == Answers::OneRow;
         Sent::Done(Ok(Outcome { has_rows: is_query, rows: self.row.into() }))

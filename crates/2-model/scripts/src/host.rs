@@ -61,6 +61,13 @@ pub struct SqlError {
     pub kind: SqlErrorKind,
 }
 
+impl SqlError {
+    /// An error that no server reported.
+    pub fn new(message: &str, kind: SqlErrorKind) -> Self {
+        Self { number: 0, state: String::new(), message: message.to_owned(), kind }
+    }
+}
+
 /// What an error means for the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlErrorKind {
@@ -171,12 +178,8 @@ impl Recorder {
         if self.sent + self.kept <= MOST_RECORDED {
             return Ok(());
         }
-        Err(SqlError {
-            number: 0,
-            state: String::new(),
-            message: "more than 64 MiB without an end of the event".to_owned(),
-            kind: SqlErrorKind::Lost,
-        })
+        let message = "more than 64 MiB without an end of the event";
+        Err(SqlError::new(message, SqlErrorKind::Lost))
     }
 }
 

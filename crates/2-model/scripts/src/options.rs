@@ -406,24 +406,17 @@ pub(crate) fn take_random(
             }
         }
     }
-    if let Some(value) = take("rand_pareto_h") {
+    let is_share = |h: f64| h > 0.0 && h < 1.0;
+    let is_exponent = |exponent: f64| exponent >= 0.0 && exponent.is_finite();
+    let fields: [(_, _, fn(f64) -> bool, _); 2] = [
+        ("rand_pareto_h", &mut random.pareto_h, is_share, "between 0 and 1"),
+        ("rand_zipfian_exp", &mut random.zipfian_exponent, is_exponent, "a number from 0"),
+    ];
+    for (name, field, is_valid, valid) in fields {
+        let Some(value) = take(name) else { continue };
         match value.parse::<f64>() {
-            Ok(h) if h > 0.0 && h < 1.0 => random.pareto_h = h,
-            _ => {
-                let message = format!("`{value}` is not between 0 and 1");
-                return Err(("rand_pareto_h".to_owned(), message));
-            }
-        }
-    }
-    if let Some(value) = take("rand_zipfian_exp") {
-        match value.parse::<f64>() {
-            Ok(exponent) if exponent >= 0.0 && exponent.is_finite() => {
-                random.zipfian_exponent = exponent;
-            }
-            _ => {
-                let message = format!("`{value}` is not a number from 0");
-                return Err(("rand_zipfian_exp".to_owned(), message));
-            }
+            Ok(number) if is_valid(number) => *field = number,
+            _ => return Err((name.to_owned(), format!("`{value}` is not {valid}"))),
         }
     }
     Ok(random)

@@ -137,24 +137,17 @@ impl Catalog {
         let mut selected = vec![false; self.entries.len()];
         let mut unmatched = Vec::new();
         for (index, word) in words.into_iter().enumerate() {
-            let mut any = false;
             let exact = self.get(word).is_some();
+            let is_meant = |entry: &Entry| match exact {
+                true => entry.microbenchmark.name == word,
+                false => entry.matches(word),
+            };
             for (entry, selected) in self.entries.iter().zip(&mut selected) {
-                let matches = match exact {
-                    true => entry.microbenchmark.name == word,
-                    false => entry.matches(word),
-                };
-                if matches {
-                    *selected = true;
-                    any = true;
-                }
+                *selected |= is_meant(entry);
             }
-            if !any {
-                unmatched.push(Unmatched {
-                    index,
-                    word: word.to_owned(),
-                    nearest: self.nearest(word),
-                });
+            if !self.entries.iter().any(is_meant) {
+                let (word, nearest) = (word.to_owned(), self.nearest(word));
+                unmatched.push(Unmatched { index, word, nearest });
             }
         }
         if !unmatched.is_empty() {
@@ -166,13 +159,10 @@ impl Catalog {
 
     /// The valid word most similar to `word`.
     fn nearest(&self, word: &str) -> Option<String> {
-        let sysbench = self.entries.iter().filter_map(|entry| entry.sysbench_name.as_deref());
-        let names: Vec<&str> = self
-            .entries
-            .iter()
-            .map(|entry| entry.microbenchmark.name.as_str())
-            .chain(sysbench)
-            .collect();
+        let all = || self.entries.iter();
+        let sysbench = all().filter_map(|entry| entry.sysbench_name.as_deref());
+        let names = all().map(|entry| entry.microbenchmark.name.as_str());
+        let names: Vec<&str> = names.chain(sysbench).collect();
         if !word.is_empty() && names.iter().any(|name| name.starts_with(word)) {
             return Some(format!("{word}*"));
         }
@@ -180,9 +170,7 @@ impl Catalog {
         for word in selecting_words() {
             valid.push(word);
         }
-        for entry in &self.entries {
-            valid.push(entry.microbenchmark.group.name());
-        }
+        valid.extend(all().map(|entry| entry.microbenchmark.group.name()));
         // Also match names without stage and range, and misspelled starts of patterns.
         let start = word.trim_end_matches('*');
         let bases = names.into_iter().map(base);

@@ -129,15 +129,14 @@ pub fn changes_rows(sql: &str, dialect: Dialect) -> Option<bool> {
     const CHANGES: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"];
     const QUERIES: [&str; 4] = ["SELECT", "VALUES", "TABLE", "SHOW"];
     let words = words(sql, dialect);
-    let is_one_of = |word: &Word<'_>, names: &[&str]| names.iter().any(|name| word.is(name));
     let first = words.iter().find(|word| !word.is_other("("))?;
     if first.is("WITH") {
         // `FOR UPDATE` changes nothing.
         let mut pairs = words.windows(2);
-        return Some(pairs.any(|pair| is_one_of(&pair[1], &CHANGES) && !pair[0].is("FOR")));
+        return Some(pairs.any(|pair| pair[1].is_any(&CHANGES) && !pair[0].is("FOR")));
     }
-    match is_one_of(first, &CHANGES) {
-        false => is_one_of(first, &QUERIES).then_some(false),
+    match first.is_any(&CHANGES) {
+        false => first.is_any(&QUERIES).then_some(false),
         true => Some(true),
     }
 }
@@ -147,7 +146,7 @@ pub(crate) fn depends_on_names_only(text: &str, dialect: Dialect) -> bool {
     let first =
         ["SELECT", "INSERT", "REPLACE", "UPDATE", "DELETE", "BEGIN", "START", "COMMIT", "ROLLBACK"];
     let words = words(text, dialect);
-    words.first().is_some_and(|word| first.iter().any(|keyword| word.is(keyword)))
+    words.first().is_some_and(|word| word.is_any(&first))
         && !words.iter().any(|word| word.is_other(";") || word.is("set_config"))
 }
 
@@ -248,7 +247,7 @@ fn inner<'a, 'w>(words: &'a [Word<'w>], dialect: Dialect) -> Inner<'a, 'w> {
         let starts = ["SELECT", "INSERT", "REPLACE", "UPDATE", "DELETE", "MERGE", "WITH", "CREATE"];
         // `ANALYZE TABLE` updates statistics.
         let is_query = |word: &Word<'_>| word.is("TABLE") && !is(0, "ANALYZE");
-        let is_start = |word: &Word<'_>| is_query(word) || starts.iter().any(|one| word.is(one));
+        let is_start = |word: &Word<'_>| is_query(word) || word.is_any(&starts);
         let Some(at) = words.iter().skip(1).position(is_start) else { return Inner::None };
         let (options, statement) = words.split_at(at + 1);
         // MySQL may ignore what is in a comment: `/*!99999 EXPLAIN */ DELETE FROM a`.
@@ -283,8 +282,7 @@ fn changes_search_path(words: &[Word<'_>]) -> bool {
 /// Whether a statement rewrites all tables of a database of PostgreSQL, which nobody can use in this time.
 fn locks_all_tables(words: &[Word<'_>]) -> bool {
     let Some((first, last)) = words.first().zip(words.last()) else { return false };
-    let has_no_name =
-        last.is_other(")") || ["FULL", "VERBOSE", "ANALYZE"].iter().any(|word| last.is(word));
+    let has_no_name = last.is_other(")") || last.is_any(&["FULL", "VERBOSE", "ANALYZE"]);
     (first.is("CLUSTER") && (words.len() == 1 || has_no_name))
         || (first.is("VACUUM") && words.iter().any(|word| word.is("FULL")) && has_no_name)
 }
@@ -296,16 +294,14 @@ fn sets_schema(words: &[Word<'_>]) -> bool {
 /// Whether a SET statement changes a setting of the whole server, such as `GLOBAL a` or `@@global.a`.
 fn sets_global(words: &[Word<'_>]) -> bool {
     let starts = |word: &Word<'_>| word.is("SET") || word.is_other(",") || word.is_other("@");
-    let global =
-        |word: &Word<'_>| ["GLOBAL", "PERSIST", "PERSIST_ONLY"].iter().any(|scope| word.is(scope));
-    words.windows(2).any(|pair| starts(&pair[0]) && global(&pair[1]))
+    let scopes = ["GLOBAL", "PERSIST", "PERSIST_ONLY"];
+    words.windows(2).any(|pair| starts(&pair[0]) && pair[1].is_any(&scopes))
 }
 
 /// The first table of another schema that a statement changes.
 fn foreign_table(words: &[Word<'_>], dialect: Dialect, own: &[&str]) -> Option<String> {
-    let is_any = |word: Option<&Word<'_>>, keywords: &[&str]| {
-        word.is_some_and(|word| keywords.iter().any(|keyword| word.is(keyword)))
-    };
+    let is_any =
+        |word: Option<&Word<'_>>, keywords: &[&str]| word.is_some_and(|word| word.is_any(keywords));
     let first = |keywords: &[&str]| is_any(words.first(), keywords);
     // In MySQL, `WITH … DELETE a FROM a JOIN b` changes rows as well.
     let has = |keyword: &str| {
@@ -404,16 +400,12 @@ fn without_rows(effect: Effect) -> Effect {
 
 /// The effect of a query: functions may create tables, and so does `SELECT … INTO` in PostgreSQL.
 fn selected(words: &[Word<'_>], dialect: Dialect) -> Effect {
-    let into = |pair: &[Word<'_>]| {
-        pair[1].is("INTO") && !["INSERT", "MERGE"].iter().any(|verb| pair[0].is(verb))
-    };
+    let into = |pair: &[Word<'_>]| pair[1].is("INTO") && !pair[0].is_any(&["INSERT", "MERGE"]);
     match words.windows(2).position(into) {
         Some(at) if dialect == Dialect::PostgreSql => {
             let rest = &words[at + 2..];
-            let of_session = ["TEMPORARY", "TEMP"]
-                .iter()
-                .any(|word| rest.iter().take(2).any(|one| one.is(word)));
-            let kinds = rest.iter().take_while(|one| one.is("UNLOGGED") || one.is("TABLE"));
+            let of_session = rest.iter().take(2).any(|one| one.is_any(&["TEMPORARY", "TEMP"]));
+            let kinds = rest.iter().take_while(|one| one.is_any(&["UNLOGGED", "TABLE"]));
             if of_session { Effect::CreatesNoTable } else { of_new(&rest[kinds.count()..]) }
         }
         _ => Effect::MayCreateTable,

@@ -138,6 +138,10 @@ impl Word<'_> {
         matches!(self, Self::Plain(word) if word.eq_ignore_ascii_case(keyword))
     }
 
+    pub(crate) fn is_any(&self, keywords: &[&str]) -> bool {
+        keywords.iter().any(|keyword| self.is(keyword))
+    }
+
     /// Whether it is this character.
     pub(crate) fn is_other(&self, character: &str) -> bool {
         matches!(self, Self::Other(text) if *text == character)
@@ -255,11 +259,10 @@ impl<'a> Lexer<'a> {
             }
             '#' if self.dialect == Dialect::MySql => (past(rest, "\n", 1), true),
             // MySQL and MariaDB execute the content of this kind of comment.
-            '/' if rest.starts_with("/*!") && self.dialect == Dialect::MySql => {
+            '/' if self.dialect == Dialect::MySql
+                && (rest.starts_with("/*!") || rest.starts_with("/*M!")) =>
+            {
                 (past(rest, "*/", 3), false)
-            }
-            '/' if rest.starts_with("/*M!") && self.dialect == Dialect::MySql => {
-                (past(rest, "*/", 4), false)
             }
             '/' if rest.starts_with("/*") => (self.comment(rest), true),
             '\'' | '"' | '`' => (self.quoted(rest, first, false), false),

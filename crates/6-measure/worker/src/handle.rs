@@ -113,6 +113,16 @@ pub struct WorkerHandle {
     longest_slice: Duration,
 }
 
+/// Sends a request and takes a part of the response, which must match the pattern.
+macro_rules! ask {
+    ($worker:ident, $request:expr, $doing:expr, $response:pat => $part:expr) => {
+        match $worker.request($request, $doing)? {
+            $response => Ok($part),
+            other => Err(unexpected($doing, &other)),
+        }
+    };
+}
+
 /// An empty log. A symbolic link of this name is not followed.
 fn new_log(log: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
@@ -165,11 +175,8 @@ impl WorkerHandle {
     }
 
     pub fn open(&mut self, open: Open) -> Result<Opened, WorkerError> {
-        let doing = "opening the instance";
-        match self.request(&Request::Open(Box::new(open)), doing)? {
-            Response::Opened(opened) => Ok(opened),
-            other => Err(unexpected(doing, &other)),
-        }
+        let request = Request::Open(Box::new(open));
+        ask!(self, &request, "opening the instance", Response::Opened(opened) => opened)
     }
 
     pub fn load(&mut self) -> Result<(), WorkerError> {
@@ -186,10 +193,7 @@ impl WorkerHandle {
 
     pub fn state_snapshot(&mut self) -> Result<StateSnapshot, WorkerError> {
         let doing = "reading the state of the database";
-        match self.request(&Request::StateSnapshot, doing)? {
-            Response::StateSnapshot(state_snapshot) => Ok(state_snapshot),
-            other => Err(unexpected(doing, &other)),
-        }
+        ask!(self, &Request::StateSnapshot, doing, Response::StateSnapshot(snapshot) => snapshot)
     }
 
     pub fn prepare(&mut self, prepare: Prepare) -> Result<(), WorkerError> {
@@ -233,11 +237,9 @@ impl WorkerHandle {
         &mut self,
         microbenchmarks: &[Microbenchmark],
     ) -> Result<Vec<RefusedStatement>, WorkerError> {
+        let request = Request::CheckStatements(microbenchmarks.to_vec());
         let doing = "preparing all statements";
-        match self.request(&Request::CheckStatements(microbenchmarks.to_vec()), doing)? {
-            Response::RefusedStatements(refused) => Ok(refused),
-            other => Err(unexpected(doing, &other)),
-        }
+        ask!(self, &request, doing, Response::RefusedStatements(refused) => refused)
     }
 
     /// Explains the statements of a microbenchmark, which is not a script.
@@ -245,11 +247,8 @@ impl WorkerHandle {
         &mut self,
         microbenchmark: &Microbenchmark,
     ) -> Result<Vec<StatementPlan>, WorkerError> {
-        let doing = "explaining statements";
-        match self.request(&Request::Plans(Box::new(microbenchmark.clone())), doing)? {
-            Response::Plans(plans) => Ok(plans),
-            other => Err(unexpected(doing, &other)),
-        }
+        let request = Request::Plans(Box::new(microbenchmark.clone()));
+        ask!(self, &request, "explaining statements", Response::Plans(plans) => plans)
     }
 
     /// Prepares to sample stacks in slices, with this number of samples per second and CPU.
@@ -260,28 +259,19 @@ impl WorkerHandle {
     /// What was sampled since the last call; `None` if nothing was.
     pub fn profile(&mut self) -> Result<Option<Profile>, WorkerError> {
         let doing = "collecting samples";
-        match self.request(&Request::Profile, doing)? {
-            Response::Profile(profile) => Ok(profile.map(|profile| *profile)),
-            other => Err(unexpected(doing, &other)),
-        }
+        ask!(self, &Request::Profile, doing, Response::Profile(profile) => profile.map(|all| *all))
     }
 
     /// Runs one slice, and records where the system's threads wait in its timed part.
     pub fn slice_with_waits(&mut self, order: SliceRequest) -> Result<SliceMeasured, WorkerError> {
-        let doing = "recording waits";
-        match self.request(&Request::WaitSlice(order), doing)? {
-            Response::Sliced(measured) => Ok(*measured),
-            other => Err(unexpected(doing, &other)),
-        }
+        let request = Request::WaitSlice(order);
+        ask!(self, &request, "recording waits", Response::Sliced(measured) => *measured)
     }
 
     /// The waits that were recorded since the last call; `None` if there are none.
     pub fn waits(&mut self) -> Result<Option<Waits>, WorkerError> {
         let doing = "collecting waits";
-        match self.request(&Request::Waits, doing)? {
-            Response::Waits(waits) => Ok(waits.map(|waits| *waits)),
-            other => Err(unexpected(doing, &other)),
-        }
+        ask!(self, &Request::Waits, doing, Response::Waits(waits) => waits.map(|all| *all))
     }
 
     /// Logs in to an existing server and checks that the run can create its schema, and have so many connections.
@@ -296,10 +286,7 @@ impl WorkerHandle {
     /// Removes the tables of the run, and its schema if nothing else is in it.
     pub fn remove(&mut self) -> Result<SchemaRemoval, WorkerError> {
         let doing = "removing dbdyno's tables";
-        match self.request(&Request::Remove, doing)? {
-            Response::Removed(removal) => Ok(removal),
-            other => Err(unexpected(doing, &other)),
-        }
+        ask!(self, &Request::Remove, doing, Response::Removed(removal) => removal)
     }
 
     pub fn insert_tables(&mut self) -> Result<(), WorkerError> {
@@ -354,10 +341,7 @@ impl WorkerHandle {
     }
 
     fn request_done(&mut self, request: &Request, doing: &'static str) -> Result<(), WorkerError> {
-        match self.request(request, doing)? {
-            Response::Done => Ok(()),
-            other => Err(unexpected(doing, &other)),
-        }
+        ask!(self, request, doing, Response::Done => ())
     }
 
     fn request(&mut self, request: &Request, doing: &'static str) -> Result<Response, WorkerError> {

@@ -174,14 +174,11 @@ impl<C: Connection> ScriptHost<'_, C> {
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         match effect(&text, dialect, &own) {
             Effect::Other(what) => Err(sql_error(refusal(&what), ignored)),
-            Effect::CreatesTable(_) => Err(SqlError {
-                number: 0,
-                state: String::new(),
-                message: "on an existing server, scripts create and rename tables in prepare() only: dbdyno would \
-                          not remove others"
-                    .to_owned(),
-                kind: SqlErrorKind::Failed,
-            }),
+            Effect::CreatesTable(_) => Err(SqlError::new(
+                "on an existing server, scripts create and rename tables in prepare() only: dbdyno would \
+                 not remove others",
+                SqlErrorKind::Failed,
+            )),
             Effect::MayCreateTable | Effect::CreatesNoTable => {
                 if let Some(shape) = shape {
                     allowed.add(shape, &text, dialect);
@@ -435,12 +432,7 @@ impl ScriptStatements {
 }
 
 fn closed() -> SqlError {
-    SqlError {
-        number: 0,
-        state: String::new(),
-        message: "the statement is closed".to_owned(),
-        kind: SqlErrorKind::Failed,
-    }
+    SqlError::new("the statement is closed", SqlErrorKind::Failed)
 }
 
 const fn dialect_of(driver: Driver) -> Dialect {
