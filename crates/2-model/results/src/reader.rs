@@ -143,7 +143,9 @@ impl RunReader {
 
     /// All optimizations of servers, in order.
     pub fn optimizations(&self) -> Result<Vec<OptimizationRecord>, ResultsError> {
-        self.parsed("an optimization", "SELECT json FROM optimization ORDER BY id")
+        let sql = "SELECT json FROM optimization ORDER BY id";
+        let rows = self.rows(sql, |row| row.get::<_, String>(0))?;
+        rows.iter().map(|json| self.parse("an optimization", json)).collect()
     }
 
     /// How often the run was extended.
@@ -226,16 +228,6 @@ impl RunReader {
 
     fn failed(&self, source: rusqlite::Error) -> ResultsError {
         database_error(self.directory.path(), "reading the run", source)
-    }
-
-    /// The records of a query that returns JSON.
-    fn parsed<T: DeserializeOwned>(
-        &self,
-        what: &'static str,
-        sql: &str,
-    ) -> Result<Vec<T>, ResultsError> {
-        let rows = self.rows(sql, |row| row.get(0))?;
-        rows.iter().map(|json: &String| self.parse(what, json)).collect()
     }
 
     pub(crate) fn rows<T>(

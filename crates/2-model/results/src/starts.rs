@@ -6,10 +6,9 @@ use dbdyno_types::profile::{Profile, Waits};
 use dbdyno_units::Nanos;
 use rusqlite::Row;
 use rusqlite::types::Value;
-use serde::Serialize;
 
 use crate::checksum;
-use crate::error::ResultsError;
+use crate::error::{ResultsError, json};
 use crate::reader::RunReader;
 use crate::records::ProfileRecord;
 use crate::schema::replace;
@@ -49,19 +48,19 @@ impl RunWriter {
         let row = vec![
             ("statements", statements.cast_signed().into()),
             ("cpu_ns", cpu.as_nanos().cast_signed().into()),
-            ("json", json(profile)),
+            ("json", json(profile).into()),
         ];
         self.set_of_start("profile", (microbenchmark, *candidate, *restart), row)
     }
 
     /// Store where a candidate waited on a microbenchmark in one start.
     pub fn set_waits(&mut self, of: Start, waits: &Waits) -> Result<(), ResultsError> {
-        self.set_of_start("waits", of, vec![("json", json(waits))])
+        self.set_of_start("waits", of, vec![("json", json(waits).into())])
     }
 
     /// Store what a candidate executed on a microbenchmark in one start.
     pub fn set_executed(&mut self, of: Start, executed: &Executed) -> Result<(), ResultsError> {
-        self.set_of_start("executed", of, vec![("json", json(executed))])
+        self.set_of_start("executed", of, vec![("json", json(executed).into())])
     }
 
     fn set_of_start(
@@ -78,10 +77,6 @@ impl RunWriter {
         row.extend(values);
         self.write("storing what was found in a start", |database| replace(database, table, row))
     }
-}
-
-fn json(value: &impl Serialize) -> Value {
-    serde_json::to_string(value).expect("it has only texts and numbers").into()
 }
 
 impl RunReader {

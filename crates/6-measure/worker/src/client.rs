@@ -331,20 +331,21 @@ impl<C: Connection> Client<C> {
         }
     }
 
-    fn start_block(&mut self, request: SliceRequest) -> Result<(), RequestError> {
-        match self.prepared.as_mut().ok_or(NOT_PREPARED)? {
+    /// Prepares for a slice's lead-in.
+    pub(crate) fn start_block(&mut self, request: SliceRequest) -> Result<(), RequestError> {
+        let seed = self.setup.seed;
+        let position = match self.prepared.as_mut().ok_or(NOT_PREPARED)? {
             Work::Statements(prepared) => {
-                prepared.events.start_block(self.setup.seed, prepared.position, request.block);
-                if let Some(delay) = &mut self.delay {
-                    delay.start_block(self.setup.seed, prepared.position, request.block);
-                }
+                prepared.events.start_block(seed, prepared.position, request.block);
+                prepared.position
             }
             Work::Script(script) => {
-                script.start_block(&mut self.context, self.setup.seed, request)?;
-                if let Some(delay) = &mut self.delay {
-                    delay.start_block(self.setup.seed, 0, request.block);
-                }
+                script.start_block(&mut self.context, seed, request)?;
+                0
             }
+        };
+        if let Some(delay) = &mut self.delay {
+            delay.start_block(seed, position, request.block);
         }
         self.context.counts = SliceCounts::default();
         Ok(())
@@ -361,11 +362,6 @@ impl<C: NonBlockingConnection> Client<C> {
     /// The connection, to wait until it is readable.
     pub(crate) const fn readable(&self) -> &C {
         &self.context.connection
-    }
-
-    /// Prepares for a slice's lead-in.
-    pub(crate) fn begin_slice(&mut self, request: SliceRequest) -> Result<(), RequestError> {
-        self.start_block(request)
     }
 
     /// Prepares for a slice's timed part.

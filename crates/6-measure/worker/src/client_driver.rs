@@ -365,7 +365,7 @@ impl<C: NonBlockingConnection> ClientDriver<C> for Epoll {
             };
         }
         for client in &mut *clients {
-            client.begin_slice(request)?;
+            client.start_block(request)?;
         }
         let (Some(lead_in), Some(first)) = (request.lead_in, clients.first()) else {
             return Ok(());

@@ -222,7 +222,7 @@ fn connect<E: Engine, D: ClientDriver<E::Connection>, T: TickSource>(
         .map_err(|error| format!("starting a client: {error}").into())
 }
 
-/// The error if the stacks of a server cannot be sampled.
+/// The error if the stacks or the waits of a server cannot be sampled.
 const UNKNOWN_PROCESS: &str = "the server runs on another machine, or its process is not known: set `pid`, or `host` for \
      another machine";
 
@@ -285,13 +285,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 self.ran_script = script.is_some();
                 self.clients.prepare(*prepare)?;
             }
-            Request::Slice(request) if request.profile => {
-                let measured = self.profiled_slice(request)?;
-                return Ok(Response::Sliced(Box::new(measured)));
-            }
-            Request::Slice(request) => {
-                return self.slice(request).map(|m| Response::Sliced(Box::new(m)));
-            }
+            Request::Slice(request) => return self.slice(request).map(sliced),
             Request::Read | Request::ReadStep(_) => {
                 return Err("no reading was requested".into());
             }
@@ -310,10 +304,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 let profile = self.profiler.as_mut().map(|profiler| Box::new(profiler.take()));
                 return Ok(Response::Profile(profile));
             }
-            Request::WaitSlice(request) => {
-                let measured = self.slice_with_waits(request)?;
-                return Ok(Response::Sliced(Box::new(measured)));
-            }
+            Request::WaitSlice(request) => return self.slice_with_waits(request).map(sliced),
             Request::Waits => {
                 let waits = self.waits.as_mut().map(|waits| Box::new(waits.take()));
                 return Ok(Response::Waits(waits));
@@ -393,6 +384,9 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
     /// Runs a slice. A server's usage is read before the lead-in, and before and after the timed
     /// part; the engine's counters, if they are requested, before the lead-in and after the timed part.
     fn slice(&mut self, request: SliceRequest) -> Result<SliceMeasured, RequestError> {
+        if request.profile {
+            return self.profiled_slice(request);
+        }
         let background = self.monitor.as_mut().and_then(ServerMonitor::background);
         let counters = request.counters.then(|| (self.counters(), self.counters()));
         let mut measured = match &mut self.monitor {
@@ -423,16 +417,11 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         if self.profiler.is_some() {
             return Ok(());
         }
-        let pids: Vec<u32> = match &mut self.monitor {
-            Some(monitor) => {
-                let family = monitor.family();
-                // An error occurs again when it is sampled.
-                let _ = family.read();
-                family.pids().collect()
-            }
-            None if !E::SHARES_CACHE => vec![std::process::id()],
-            None => return Err(UNKNOWN_PROCESS.into()),
-        };
+        if let Some(monitor) = &mut self.monitor {
+            // An error occurs again when it is sampled.
+            let _ = monitor.family().read();
+        }
+        let pids: Vec<u32> = Self::pids(&mut self.monitor)?.into_iter().collect();
         let opened = Profiler::open(&pids, frequency).map_err(|error| error.to_string())?;
         self.profiler = Some(opened);
         Ok(())
@@ -489,7 +478,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         match monitor {
             Some(monitor) => Ok(monitor.family().pids().collect()),
             None if !E::SHARES_CACHE => Ok(HashSet::from([std::process::id()])),
-            None => Err("the server's processes are unknown".into()),
+            None => Err(UNKNOWN_PROCESS.into()),
         }
     }
 
@@ -543,7 +532,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         self.clients.slice(SlicePart::LeadIn, request)?;
         read(if request.profile { Reading::StartSampled } else { Reading::Start })?;
         // dbdyno takes the last reading when it gets this response.
-        Ok(Response::Sliced(Box::new(self.clients.slice(SlicePart::Timed, request)?)))
+        self.clients.slice(SlicePart::Timed, request).map(sliced)
     }
 
     /// Reads all tables: through every connection of an embedded engine, which has a cache per
@@ -654,6 +643,10 @@ fn tables(open: &Open) -> Vec<Table> {
             .map(|table| Table { name: table_name(table), index: index_name(table) })
             .collect(),
     }
+}
+
+fn sliced(measured: SliceMeasured) -> Response {
+    Response::Sliced(Box::new(measured))
 }
 
 fn failed(error: impl Into<RequestError>) -> Response {

@@ -28,9 +28,6 @@ use threads::{CommitTimes, Oldest, Pace, Reader, Writer, described};
 
 pub(crate) use sampler::{LocalSystem, RemoteServer, StepLink};
 
-/// A last second shorter than this is not reported.
-const SHORTEST_SECOND: Nanos = Nanos::from_millis(1);
-
 /// The insert benchmark on one instance. Connections stay open between steps, which keeps their
 /// caches.
 pub(crate) struct InsertBenchmark<E: InsertEngine> {
@@ -275,7 +272,7 @@ fn run(
         }
         // The threads are still alive, so that their usage can be read.
         if failure.is_none() {
-            let short = sampler.since_last() < SHORTEST_SECOND && sampler.has_reported();
+            let short = sampler.is_at_end();
             let last = sampler.second(progress, link);
             sampler.finish(&mut total);
             failure = match last {

@@ -69,6 +69,9 @@ pub(super) struct ClientProgress {
     pub deletes: OperationProgress,
 }
 
+const KINDS: [fn(&ClientProgress) -> &OperationProgress; 3] =
+    [|client| &client.inserts, |client| &client.queries, |client| &client.deletes];
+
 /// Count and times of operations of one kind.
 pub(super) struct Times {
     count: u64,
@@ -136,6 +139,9 @@ pub(crate) trait StepLink {
     fn report(&mut self, second: Second) -> Result<(), RequestError>;
 }
 
+/// A last second shorter than this is not reported.
+const SHORTEST_SECOND: Nanos = Nanos::from_millis(1);
+
 /// Takes the measurements of each second.
 pub(super) struct Sampler {
     embedded: bool,
@@ -174,14 +180,9 @@ impl Sampler {
         self.first.at + Nanos::from_secs(u64::from(self.number) + 1)
     }
 
-    /// The time since the end of the last second.
-    pub fn since_last(&self) -> Nanos {
-        clock::monotonic().saturating_sub(self.last.at)
-    }
-
-    /// Whether a second was already reported.
-    pub const fn has_reported(&self) -> bool {
-        self.number > 0
+    /// Whether so little time has passed since the end of a second that the rest is not reported.
+    pub fn is_at_end(&self) -> bool {
+        self.number > 0 && clock::monotonic().saturating_sub(self.last.at) < SHORTEST_SECOND
     }
 
     /// Ends a second.
@@ -192,19 +193,10 @@ impl Sampler {
     ) -> Result<Second, RequestError> {
         let now = Reading::now();
         // Before the reading of the usage, which may take long: these are of the time until `now`.
-        let rows = [
-            sum(clients, |client| client.inserts.rows()),
-            sum(clients, |client| client.queries.rows()),
-            sum(clients, |client| client.deletes.rows()),
-        ];
-        let worst = |kind: fn(&ClientProgress) -> &OperationProgress| {
-            clients.iter().filter_map(|client| kind(client).take_worst()).max()
-        };
-        let [insert_worst, query_worst, delete_worst] = [
-            worst(|client| &client.inserts),
-            worst(|client| &client.queries),
-            worst(|client| &client.deletes),
-        ];
+        let rows: [u64; 3] =
+            KINDS.map(|kind| clients.iter().map(|client| kind(client).rows()).sum());
+        let [insert_worst, query_worst, delete_worst] =
+            KINDS.map(|kind| clients.iter().filter_map(|client| kind(client).take_worst()).max());
         let StepUsages { second: used, total } = link.read(StepReading::Second)?;
         self.total = total;
         let grown = |kind: usize| rows[kind] - self.rows[kind];
@@ -244,10 +236,6 @@ impl Sampler {
     fn client(&self, now: &Reading, then: &Reading) -> Option<Nanos> {
         (!self.embedded).then(|| now.client.saturating_sub(then.client))
     }
-}
-
-fn sum(clients: &[ClientProgress], rows: impl Fn(&ClientProgress) -> u64) -> u64 {
-    clients.iter().map(rows).sum()
 }
 
 /// A system under test on this machine.
