@@ -214,6 +214,25 @@ impl SqliteConnection {
         })
     }
 
+    /// Executes a statement that was just prepared, without parameters, and frees it; `row` is called on each row.
+    fn execute_once(&self, statement: Stmt, sql: &str, mut row: impl FnMut()) -> Result<(), Error> {
+        let code = loop {
+            // SAFETY: just prepared.
+            let code = unsafe { (self.library.functions.step)(statement) };
+            if code != SQLITE_ROW {
+                break code;
+            }
+            row();
+        };
+        let done = match code {
+            SQLITE_DONE => Ok(()),
+            _ => Err(self.error(code, executing(sql))),
+        };
+        // SAFETY: the caller does not use it again.
+        unsafe { (self.library.functions.finalize)(statement) };
+        done
+    }
+
     /// The columns of the current row as text.
     fn row_as_text(&self, statement: Stmt) -> Vec<Option<String>> {
         let functions = &self.library.functions;
@@ -420,23 +439,9 @@ impl Connection for SqliteConnection {
             let FirstStatement { statement, len } = self.prepare_first(rest)?;
             let first;
             (first, rest) = rest.split_at(len);
-            if statement.is_null() {
-                continue;
+            if !statement.is_null() {
+                self.execute_once(statement, first, || ())?;
             }
-            let code = loop {
-                // SAFETY: prepared just now, without parameters.
-                let code = unsafe { (self.library.functions.step)(statement) };
-                if code != SQLITE_ROW {
-                    break code;
-                }
-            };
-            let done = match code {
-                SQLITE_DONE => Ok(()),
-                _ => Err(self.error(code, executing(first))),
-            };
-            // SAFETY: prepared above and not used again.
-            unsafe { (self.library.functions.finalize)(statement) };
-            done?;
         }
         Ok(())
     }
@@ -444,21 +449,8 @@ impl Connection for SqliteConnection {
     fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
         let statement = self.prepare_only(sql)?;
         let mut rows = Vec::new();
-        let code = loop {
-            // SAFETY: just prepared.
-            let code = unsafe { (self.library.functions.step)(statement) };
-            if code != SQLITE_ROW {
-                break code;
-            }
-            rows.push(self.row_as_text(statement));
-        };
-        let rows = match code {
-            SQLITE_DONE => Ok(rows),
-            _ => Err(self.error(code, executing(sql))),
-        };
-        // SAFETY: prepared above and not used again.
-        unsafe { (self.library.functions.finalize)(statement) };
-        rows
+        self.execute_once(statement, sql, || rows.push(self.row_as_text(statement)))?;
+        Ok(rows)
     }
 
     fn close_statement(&mut self, statement: StatementId) {

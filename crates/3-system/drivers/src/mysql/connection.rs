@@ -243,24 +243,17 @@ impl MySqlConnection {
     }
 
     fn failed(&self, doing: String, failure: ReplyError) -> Error {
-        match failure {
-            ReplyError::Server(failure) => failure.error(doing, self.reply.in_transaction()),
-            ReplyError::LocalFile(file) => Error {
-                doing,
-                message: format!(
-                    "the server requested the local file {file:?}, which is not sent; the \
-                     connection is closed"
-                ),
-                code: None,
-                kind: ErrorKind::Connection,
-            },
-            ReplyError::Malformed => Error {
-                doing,
-                message: "the server sent an invalid response; the connection is closed".to_owned(),
-                code: None,
-                kind: ErrorKind::Connection,
-            },
-        }
+        let what = match failure {
+            ReplyError::Server(failure) => {
+                return failure.error(doing, self.reply.in_transaction());
+            }
+            ReplyError::LocalFile(file) => {
+                format!("requested the local file {file:?}, which is not sent")
+            }
+            ReplyError::Malformed => "sent an invalid response".to_owned(),
+        };
+        let message = format!("the server {what}; the connection is closed");
+        Error { doing, message, code: None, kind: ErrorKind::Connection }
     }
 
     #[cold]
