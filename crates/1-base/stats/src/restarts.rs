@@ -167,10 +167,7 @@ impl Starts {
     }
 
     fn equal_weights(&self, centre: f64) -> Option<LogInterval> {
-        let count = self.values.len() as f64;
-        let mean = self.values.iter().sum::<f64>() / count;
-        let squares: f64 = self.values.iter().map(|value| (value - mean).powi(2)).sum();
-        let half = t_quantile(count - 1.0)? * (squares / (count - 1.0) / count).sqrt();
+        let (_, half) = mean_with_half_width(&self.values)?;
         Some(LogInterval { centre, half, over_starts: true })
     }
 }
