@@ -65,8 +65,8 @@ impl ScriptTarget {
         // In PostgreSQL, the schema on an existing server is one of the database.
         let is_in_database = driver == Driver::PostgreSql && !settings.is_private();
         let database = settings.target.database.as_ref().filter(|_| is_in_database);
-        let schemas = std::iter::once(&settings.schema).chain(&open.more_schemas);
-        let access = schemas.map(|schema| Access {
+        let schemas = || std::iter::once(&settings.schema).chain(&open.more_schemas);
+        let access = schemas().map(|schema| Access {
             host: host.to_owned(),
             port,
             socket: socket.clone(),
@@ -76,7 +76,7 @@ impl ScriptTarget {
         });
         let own = match settings.is_private() {
             true => Vec::new(),
-            false => std::iter::once(&settings.schema).chain(&open.more_schemas).cloned().collect(),
+            false => schemas().cloned().collect(),
         };
         Some(Self {
             own: Arc::new(own),
