@@ -52,12 +52,12 @@ pub(crate) const FENCE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// An attempt that this process runs.
 #[derive(Debug)]
-pub(crate) struct Attempt {
-    pub(crate) record: FleetRecord,
-    pub(crate) fleet: FleetDirectory,
+pub struct Attempt {
+    pub record: FleetRecord,
+    pub fleet: FleetDirectory,
     index: usize,
     number: u32,
-    pub(crate) node: String,
+    pub node: String,
     pub(crate) directory: PathBuf,
     last: Mutex<LastTimes>,
 }
@@ -90,7 +90,7 @@ impl Attempt {
         Ok(is_own.then_some(Self { record, fleet, index, number, node, directory, last }))
     }
 
-    pub(crate) fn task(&self) -> &TaskRecord {
+    pub fn task(&self) -> &TaskRecord {
         &self.record.tasks[self.index]
     }
 
@@ -100,7 +100,7 @@ impl Attempt {
     }
 
     /// Whether no other attempt follows if this one fails.
-    pub(crate) fn is_last_try(&self) -> bool {
+    pub fn is_last_try(&self) -> bool {
         self.task().failures() >= self.record.request.limits.retries
     }
 

@@ -15,7 +15,7 @@ use crate::record::FleetRecord;
 /// A running attempt to build.
 #[derive(Debug)]
 pub struct BuildSession {
-    attempt: Attempt,
+    pub attempt: Attempt,
     /// Number of finished builds.
     built: AtomicU64,
 }
@@ -23,23 +23,6 @@ pub struct BuildSession {
 impl BuildSession {
     pub(crate) fn new(attempt: Attempt) -> Self {
         Self { attempt, built: AtomicU64::new(0) }
-    }
-
-    pub const fn record(&self) -> &FleetRecord {
-        &self.attempt.record
-    }
-
-    pub fn node(&self) -> &str {
-        &self.attempt.node
-    }
-
-    /// The experiment as parsed.
-    pub fn experiment(&self) -> Result<serde_json::Value, StoreError> {
-        Ok(self.attempt.fleet.experiment()?.0)
-    }
-
-    pub fn is_last_try(&self) -> bool {
-        self.attempt.is_last_try()
     }
 
     /// Takes over all builds for a type of CPU, named by letters and digits. Returns the task that has done
@@ -92,13 +75,7 @@ impl BuildSession {
 
 /// Marks a build cache, so that jobs see whether theirs is the same one.
 pub fn mark_cache(cache: &Path, record: &FleetRecord) -> Result<(), StoreError> {
-    let mark = mark(cache, record);
-    match files::create_new(&mark) {
-        Err(source) if source.kind() != ErrorKind::AlreadyExists => {
-            Err(StoreError { path: mark, source })
-        }
-        _ => Ok(()),
-    }
+    files::touch(&mark(cache, record))
 }
 
 /// Whether a build cache has the mark of a fleet run.

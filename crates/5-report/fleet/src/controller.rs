@@ -61,14 +61,12 @@ pub enum ClusterError {
     /// It did not answer; it may later.
     #[error("{0}")]
     NoAnswer(String),
+    /// It refused, or its programs are not installed here.
     #[error("{0}")]
     Refused(String),
     /// It does not have the partition or the nodes that were asked for.
     #[error("{0}")]
     Unknown(String),
-    /// Its programs are not installed here.
-    #[error("{0}")]
-    NotInstalled(String),
 }
 
 /// How many jobs are submitted between two writes of the record.
@@ -105,11 +103,6 @@ impl<C: Cluster, S: Store> Controller<C, S> {
     /// Cancels the fleet run: the next steps cancel its jobs.
     pub const fn cancel(&mut self) {
         self.record.cancelled = true;
-    }
-
-    /// Prepares tasks that ended without everything measured for more attempts. Returns their number.
-    pub fn reopen(&mut self) -> usize {
-        self.record.reopen()
     }
 
     /// Observes, decides, and acts once.
@@ -249,11 +242,7 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             }
             // Found by its name later, or submitted again.
             Err(ClusterError::NoAnswer(error)) => last.state = format!("not submitted: {error}"),
-            Err(
-                ClusterError::Refused(reason)
-                | ClusterError::Unknown(reason)
-                | ClusterError::NotInstalled(reason),
-            ) => {
+            Err(ClusterError::Refused(reason) | ClusterError::Unknown(reason)) => {
                 let (seen, kind) = (now, EndKind::Failed);
                 let reason = format!("Slurm refused the job: {reason}");
                 let end = AttemptEnd { seen, reason: reason.clone(), measured: 0, kind };

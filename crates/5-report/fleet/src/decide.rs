@@ -152,15 +152,7 @@ impl Decision<'_, '_> {
     fn look_for_complete(&mut self) {
         let complete = self.task_ref().attempts.iter().find_map(|attempt| {
             let result = self.files(attempt.number)?.result.as_ref()?;
-            let attempt = attempt.number;
-            let outcome = match &result.end {
-                TaskEnd::Complete { failures } => {
-                    Outcome::Complete { attempt, failures: *failures }
-                }
-                TaskEnd::Skipped { reason } => Outcome::Skipped { reason: reason.clone() },
-                TaskEnd::Interrupted | TaskEnd::Failed { .. } => return None,
-            };
-            Some((attempt, outcome))
+            Some((attempt.number, result.end.outcome(attempt.number)?))
         });
         let Some((attempt, outcome)) = complete else { return };
         self.end(attempt, "complete", EndKind::Done);

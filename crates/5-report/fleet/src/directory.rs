@@ -277,11 +277,7 @@ impl Store for FleetDirectory {
     }
 
     fn fence(&mut self, task: &str, attempt: u32) -> Result<(), StoreError> {
-        let fence = self.attempt(task, attempt).join("fence");
-        match files::create_new(&fence) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(at(&fence)(error)),
-            _ => Ok(()),
-        }
+        files::touch(&self.attempt(task, attempt).join("fence"))
     }
 
     fn accept(&mut self, task: &str, attempt: u32) -> Result<(), StoreError> {

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::record::JobId;
+use crate::record::{JobId, Outcome};
 
 /// A file of a fleet run could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,16 @@ pub(crate) fn replace_json(path: &Path, value: &impl Serialize) -> Result<(), St
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     File::options().write(true).create_new(true).custom_flags(flags).open(path)
+}
+
+/// Creates an empty file, unless it exists.
+pub(crate) fn touch(path: &Path) -> Result<(), StoreError> {
+    match create_new(path) {
+        Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+            Err(StoreError { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The limit for the size of what attempts write, and for that of the record and the experiment.
@@ -101,6 +111,17 @@ pub enum TaskEnd {
         /// Whether another attempt may succeed: not with an invalid experiment or directory.
         retry: bool,
     },
+}
+
+impl TaskEnd {
+    /// How the task ended with such an attempt; `None` if it has not.
+    pub fn outcome(&self, attempt: u32) -> Option<Outcome> {
+        match self {
+            Self::Complete { failures } => Some(Outcome::Complete { attempt, failures: *failures }),
+            Self::Skipped { reason } => Some(Outcome::Skipped { reason: reason.clone() }),
+            Self::Interrupted | Self::Failed { .. } => None,
+        }
+    }
 }
 
 /// Which job runs an attempt, written by the job as its first act: `claim.json`.

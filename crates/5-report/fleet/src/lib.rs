@@ -16,7 +16,7 @@ mod slurm;
 mod status;
 mod task_session;
 
-pub use attempt::{Finish, TaskError, TaskPlace, report_failure};
+pub use attempt::{Attempt, Finish, TaskError, TaskPlace, report_failure};
 pub use build_session::{BuildSession, is_marked, mark_cache, unmark_cache};
 pub use controller::{Cluster, ClusterError, Controller, Store, Submission};
 pub use decide::{Action, Observation, decide, needs_nodes};

@@ -232,17 +232,6 @@ impl Outcome {
     pub const fn is_success(&self) -> bool {
         matches!(self, Self::Complete { .. } | Self::Skipped { .. })
     }
-
-    /// The reason, in words; empty for a complete task.
-    pub fn reason(&self) -> &str {
-        match self {
-            Self::Complete { .. } => "",
-            Self::Skipped { reason }
-            | Self::Failed { reason }
-            | Self::Lost { reason }
-            | Self::Cancelled { reason } => reason,
-        }
-    }
 }
 
 impl TaskRecord {
@@ -334,24 +323,6 @@ pub struct Request {
     pub limits: Limits,
 }
 
-impl Request {
-    /// A request with defaults for all that a user may leave out.
-    pub fn new(name: &str, scratch: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            partition: None,
-            constraint: None,
-            account: None,
-            time: None,
-            shard: false,
-            named_nodes: false,
-            scratch: scratch.to_owned(),
-            cache: None,
-            limits: Limits::default(),
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Attempts of a task that fail without having measured more than those before, besides the first.
@@ -367,17 +338,6 @@ pub struct Limits {
 
 /// Attempts of one task, whatever they measure.
 pub(crate) const MAX_ATTEMPTS: u32 = 100;
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            retries: 2,
-            retry_wait: Nanos::from_secs(30),
-            node_wait: Nanos::from_secs(15 * 60),
-            result_wait: Nanos::from_secs(60),
-        }
-    }
-}
 
 /// Seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -400,11 +360,29 @@ pub fn poll_interval(tasks: usize) -> Nanos {
 pub(crate) mod sample {
     //! Fleet runs for tests.
 
-    use super::{FleetRecord, Request, TaskRecord};
+    use dbdyno_units::Nanos;
+
+    use super::{FleetRecord, Limits, Request, TaskRecord};
 
     /// A request for nodes of the partition `main`.
     pub(crate) fn request() -> Request {
-        Request { partition: Some("main".to_owned()), ..Request::new("test", "/var/tmp") }
+        Request {
+            name: "test".to_owned(),
+            partition: Some("main".to_owned()),
+            constraint: None,
+            account: None,
+            time: None,
+            shard: false,
+            named_nodes: false,
+            scratch: "/var/tmp".to_owned(),
+            cache: None,
+            limits: Limits {
+                retries: 2,
+                retry_wait: Nanos::from_secs(30),
+                node_wait: Nanos::from_secs(15 * 60),
+                result_wait: Nanos::from_secs(60),
+            },
+        }
     }
 
     /// A fleet run with a task for each of `nodes`.

@@ -196,7 +196,7 @@ fn call<S: AsRef<std::ffi::OsStr>>(
         }
     }
     let output = command.output().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => ClusterError::NotInstalled(format!(
+        ErrorKind::NotFound => ClusterError::Refused(format!(
             "`{program}` was not found: fleet runs need Slurm. Call dbdyno on a machine from which \
              jobs are submitted, with Slurm's programs in PATH"
         )),

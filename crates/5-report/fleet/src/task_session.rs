@@ -18,9 +18,7 @@ use rustix::process::geteuid;
 
 use crate::attempt::{Attempt, FENCE_INTERVAL, Finish, TaskError, TaskPlace};
 use crate::build_session::BuildSession;
-use crate::directory::FleetDirectory;
 use crate::files::TaskEnd;
-use crate::record::FleetRecord;
 
 /// How often the run is copied to the shared file system.
 const COPY_INTERVAL: Duration = Duration::from_secs(60);
@@ -41,11 +39,11 @@ pub enum Begin {
 /// A running attempt.
 #[derive(Debug)]
 pub struct TaskSession {
-    attempt: Attempt,
-    /// The run directory.
-    run: PathBuf,
+    pub attempt: Attempt,
+    /// The run directory, on a local disk.
+    pub run: PathBuf,
     /// Whether there is a run in it to continue.
-    resumes: bool,
+    pub resumes: bool,
     last: Mutex<LastCopy>,
     _lock: File,
 }
@@ -108,36 +106,6 @@ impl TaskSession {
         let resumes = prepare_run(&run, copies)?;
         let last = Mutex::new(LastCopy { time: Instant::now(), measured: 0 });
         Ok(Begin::Run(Box::new(Self { attempt: claimed, run, resumes, last, _lock: lock })))
-    }
-
-    /// The run directory, on a local disk.
-    pub fn run(&self) -> &Path {
-        &self.run
-    }
-
-    /// Whether there is a run to continue.
-    pub const fn resumes(&self) -> bool {
-        self.resumes
-    }
-
-    /// The microbenchmarks of a shard; `None` for all.
-    pub fn microbenchmarks(&self) -> Option<&[String]> {
-        self.attempt.task().microbenchmarks.as_deref()
-    }
-
-    /// Whether no other attempt follows if this one fails.
-    pub fn is_last_try(&self) -> bool {
-        self.attempt.is_last_try()
-    }
-
-    /// The fleet run.
-    pub const fn record(&self) -> &FleetRecord {
-        &self.attempt.record
-    }
-
-    /// The directory of the fleet run.
-    pub const fn fleet(&self) -> &FleetDirectory {
-        &self.attempt.fleet
     }
 
     /// Shows progress to the others and looks whether the attempt must stop, both not more often than
@@ -254,6 +222,7 @@ mod tests {
 
     use super::*;
     use crate::controller::Store;
+    use crate::directory::FleetDirectory;
     use crate::files::TaskResult;
     use crate::record::sample::fleet;
 
@@ -307,7 +276,7 @@ mod tests {
             microbenchmarks: Vec::new(),
             insert: None,
         };
-        RunWriter::create(session.run(), &new).unwrap();
+        RunWriter::create(&session.run, &new).unwrap();
     }
 
     fn name(run: &Path) -> String {
@@ -318,10 +287,10 @@ mod tests {
     fn complete_run_is_copied_before_its_result_and_removed_locally() {
         let scene = Scene::new();
         let session = scene.session(1, "n001");
-        assert!(!session.resumes() && !session.run().exists());
+        assert!(!session.resumes && !session.run.exists());
         run(&session, "first");
         assert!(session.tick("measuring", true));
-        let local = session.run().to_owned();
+        let local = session.run.clone();
         assert_eq!(session.finish(TaskEnd::Complete { failures: 0 }).unwrap(), Finish::Written);
         assert!(!local.exists());
         assert!(matches!(scene.result(1).unwrap().end, TaskEnd::Complete { failures: 0 }));
@@ -343,17 +312,17 @@ mod tests {
         let scene = Scene::new();
         let session = scene.session(1, "n001");
         run(&session, "first");
-        let local = session.run().to_owned();
+        let local = session.run.clone();
         session.finish(TaskEnd::Interrupted).unwrap();
         // The local run, or its copy if the disk was replaced.
-        assert!(scene.session(2, "n001").resumes());
+        assert!(scene.session(2, "n001").resumes);
         fs::remove_dir_all(&local).unwrap();
         let session = scene.session(3, "n001");
-        assert!(session.resumes());
-        assert_eq!(name(session.run()), "first");
+        assert!(session.resumes);
+        assert_eq!(name(&session.run), "first");
         drop(session);
         fs::remove_file(scene.directory.attempt("n001", 3).join("claim.json")).unwrap();
-        assert!(!scene.session(3, "n002").resumes(), "another machine measures anew");
+        assert!(!scene.session(3, "n002").resumes, "another machine measures anew");
     }
 
     #[test]
@@ -370,7 +339,7 @@ mod tests {
             assert!(!second.is_finished(), "the first holds the node");
             assert!(!first.tick("measuring", true), "it is told to stop");
             assert_eq!(first.finish(TaskEnd::Interrupted).unwrap(), Finish::Fenced);
-            assert!(second.join().unwrap().resumes());
+            assert!(second.join().unwrap().resumes);
         });
         assert_eq!(scene.result(1), None);
     }

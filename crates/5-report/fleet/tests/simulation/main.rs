@@ -15,6 +15,13 @@ use dbdyno_units::Nanos;
 
 use world::{Faults, Simulated, WORK, World, node_name, work_of};
 
+const LIMITS: Limits = Limits {
+    retries: 2,
+    retry_wait: Nanos::from_secs(30),
+    node_wait: Nanos::from_secs(15 * 60),
+    result_wait: Nanos::from_secs(60),
+};
+
 /// A fleet run to its end.
 struct Simulation {
     record: FleetRecord,
@@ -41,7 +48,18 @@ fn simulate_tasks(
     at: impl Fn(u64, &mut Controller<Simulated, Simulated>),
     plan: impl Fn(Vec<TaskRecord>) -> Vec<TaskRecord>,
 ) -> Simulation {
-    let mut request = Request::new("test", "/var/tmp");
+    let mut request = Request {
+        name: "test".to_owned(),
+        partition: None,
+        constraint: None,
+        account: None,
+        time: None,
+        shard: false,
+        named_nodes: false,
+        scratch: "/var/tmp".to_owned(),
+        cache: None,
+        limits: LIMITS,
+    };
     change(&mut request);
     let name =
         |number: usize| if request.shard { format!("shard-{number}") } else { node_name(number) };
@@ -141,8 +159,7 @@ fn nothing_is_measured_before_everything_is_built_also_with_failures() {
     let faults = Faults { per_hour: 0.05, ..ONE_PERCENT };
     for (seed, for_each_node) in [(0, false), (1, true)] {
         let plan = |tasks| dbdyno_fleet::with_builds(tasks, for_each_node);
-        let change =
-            |request: &mut Request| request.limits = Limits { retries: 10, ..Limits::default() };
+        let change = |request: &mut Request| request.limits = Limits { retries: 10, ..LIMITS };
         let simulation = simulate_tasks(seed, faults, change, |_, _| {}, plan);
         simulation.check();
         assert!(simulation.record.failed_builds().is_none());
@@ -188,7 +205,7 @@ fn shards_move_to_other_nodes_and_none_is_lost_while_nodes_are_left() {
     let faults = Faults { per_hour: 0.05, lost: 0.5, ..ONE_PERCENT };
     let shard = |request: &mut Request| {
         request.shard = true;
-        request.limits = Limits { retries: 10, ..Limits::default() };
+        request.limits = Limits { retries: 10, ..LIMITS };
     };
     let simulation = simulate(7, faults, shard, |_, _| {});
     simulation.check();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dbdyno_fleet::{
     AttemptFiles, AttemptRecord, Controller, FleetDirectory, FleetError, FleetRecord, Outcome,
-    Slurm, Store, TaskEnd, TaskRecord, TaskStatus, UnixTime, lines, poll_interval, totals,
+    Slurm, Store, TaskRecord, TaskStatus, UnixTime, lines, poll_interval, totals,
 };
 use dbdyno_run::is_registered;
 use dbdyno_text::plain;
@@ -294,14 +294,10 @@ fn outcome(
 ) -> Option<(Outcome, Option<u32>)> {
     let known = task.outcome.clone().map(|outcome| (outcome, None));
     let of_attempt = |AttemptRecord { number, .. }: &AttemptRecord| {
-        let attempt = *number;
-        match directory.files_of(record, &task.name, attempt).result?.end {
-            TaskEnd::Complete { failures } => {
-                Some((Outcome::Complete { attempt, failures }, Some(attempt)))
-            }
-            TaskEnd::Skipped { reason } => Some((Outcome::Skipped { reason }, None)),
-            TaskEnd::Interrupted | TaskEnd::Failed { .. } => None,
-        }
+        let result = directory.files_of(record, &task.name, *number).result?;
+        let outcome = result.end.outcome(*number)?;
+        let is_run = matches!(outcome, Outcome::Complete { .. });
+        Some((outcome, is_run.then_some(*number)))
     };
     known.or_else(|| task.attempts.iter().find_map(of_attempt))
 }

@@ -37,7 +37,7 @@ pub fn task(args: &FleetTask) -> Result<ExitCode, CliError> {
     let (end, code) = match measure(&session, &stop) {
         Ok(Outcome::Complete { failures }) => (TaskEnd::Complete { failures }, ExitCode::SUCCESS),
         Ok(Outcome::Interrupted { .. }) => (TaskEnd::Interrupted, ExitCode::from(INTERRUPTED)),
-        Err(error) => failed(&error, &stop, session.is_last_try()),
+        Err(error) => failed(&error, &stop, session.attempt.is_last_try()),
     };
     if matches!(end, TaskEnd::Failed { retry: false, .. }) {
         remove_data(&session);
@@ -80,9 +80,9 @@ fn place() -> TaskPlace {
 }
 
 fn measure(session: &TaskSession, stop: &Arc<AtomicBool>) -> Result<Outcome, CliError> {
-    let (experiment, text) = session.fleet().experiment()?;
+    let (experiment, text) = session.attempt.fleet.experiment()?;
     let mut experiment = parsed(experiment)?;
-    if let Some(share) = session.microbenchmarks() {
+    if let Some(share) = &session.attempt.task().microbenchmarks {
         experiment.workload.microbenchmarks.retain(|one| share.contains(&one.name));
     }
     let display = Display::new();
@@ -95,22 +95,22 @@ fn measure(session: &TaskSession, stop: &Arc<AtomicBool>) -> Result<Outcome, Cli
         }
     };
     let options = Options {
-        cache: session.record().request.cache.clone().map(Into::into),
+        cache: session.attempt.record.request.cache.clone().map(Into::into),
         // The process that submitted this job has checked the fleet run, and nobody else can change it.
         trust: true,
         ..options(Arc::clone(stop), &progress)?
     };
-    let outcome = match session.resumes() {
-        true => continue_run(session.run(), &options),
-        false => start_run(&experiment, &text, session.run(), &options),
+    let outcome = match session.resumes {
+        true => continue_run(&session.run, &options),
+        false => start_run(&experiment, &text, &session.run, &options),
     };
     display.finish();
     outcome.map_err(|error: RunError| error.into())
 }
 
 fn remove_data(session: &TaskSession) {
-    let removed = worker_program()
-        .and_then(|worker| Ok(dbdyno_run::clean_run(session.run(), &worker, true)?));
+    let removed =
+        worker_program().and_then(|worker| Ok(dbdyno_run::clean_run(&session.run, &worker, true)?));
     if let Err(error) = removed {
         output::note(&format!("removing the databases: {error}"));
     }
@@ -119,17 +119,17 @@ fn remove_data(session: &TaskSession) {
 fn build(session: BuildSession, stop: &Arc<AtomicBool>) -> Result<ExitCode, CliError> {
     let (end, code) = match make_builds(&session, stop) {
         Ok(end) => (end, ExitCode::SUCCESS),
-        Err(error) => failed(&error, stop, session.is_last_try()),
+        Err(error) => failed(&error, stop, session.attempt.is_last_try()),
     };
     finished(session.finish(end)?, code)
 }
 
 fn make_builds(session: &BuildSession, stop: &Arc<AtomicBool>) -> Result<TaskEnd, CliError> {
-    let cache = cache_of(&session.record().request)?;
-    if !is_marked(cache.path(), session.record()) {
+    let cache = cache_of(&session.attempt.record.request)?;
+    if !is_marked(cache.path(), &session.attempt.record) {
         return Ok(skipped(session, &cache));
     }
-    let experiment = parsed(session.experiment()?)?;
+    let experiment = parsed(session.attempt.fleet.experiment()?.0)?;
     if Builds::of(&experiment) == Some(Builds::PerCpu) {
         let cpu = HostCpu::read().map_err(CliError::read(Path::new("/proc/cpuinfo")))?;
         if let Some(other) = session.claim_cpu(&cpu.id())? {
@@ -156,7 +156,7 @@ fn make_builds(session: &BuildSession, stop: &Arc<AtomicBool>) -> Result<TaskEnd
 }
 
 fn skipped(session: &BuildSession, cache: &CacheDir) -> TaskEnd {
-    let (path, node) = (cache.path().display(), session.node());
+    let (path, node) = (cache.path().display(), &session.attempt.node);
     let reason = format!(
         "the build cache {path} is not shared with {node}: each node compiles what it needs. Choose a \
          directory on a shared file system with --cache"
