@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dbdyno_engines::server::{
-    DataShape, Network, ProcessFound, ProcessSearch, ServerError, ServerPlan,
+    DataShape, Installation, Network, ProcessFound, ProcessSearch, ServerError, ServerPlan,
 };
 use dbdyno_live::{OptimizedServer, ServerOptions};
 use dbdyno_relayout::Profile;
@@ -251,6 +251,19 @@ pub struct PlanRequest {
     pub defaults: SettingDefaults,
     /// What the settings depend on.
     pub shape: DataShape,
+}
+
+impl PlanRequest {
+    /// The plan of a server on this machine.
+    pub fn plan(self) -> Result<ServerPlan, ServerError> {
+        let (system, engine) = (self.system, self.engine);
+        let installation = match (&self.program, &self.release) {
+            (None, Some(name)) => Installation::of_release(system, engine, name)?,
+            (program, _) => Installation::find(system, engine, program.as_deref())?,
+        };
+        let defaults = (self.defaults, self.durability);
+        ServerPlan::with_defaults(installation, engine, defaults, self.configuration, self.shape)
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -17,27 +17,8 @@ use rustix::process::{Pid, kill_process_group};
 use crate::HostError;
 
 /// Options for all connections: never ask, notice a dead network, and forward nothing.
-const OPTIONS: [&str; 19] = [
-    "-T",
-    "-x",
-    "-a",
-    "-o",
-    "BatchMode=yes",
-    "-o",
-    "ConnectTimeout=10",
-    "-o",
-    "ServerAliveInterval=4",
-    "-o",
-    "ServerAliveCountMax=3",
-    "-o",
-    "ClearAllForwardings=yes",
-    "-o",
-    "ControlPath=none",
-    "-o",
-    "LogLevel=ERROR",
-    "-e",
-    "none",
-];
+const OPTIONS: &str = "-T -x -a -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=4 \
+    -o ServerAliveCountMax=3 -o ClearAllForwardings=yes -o ControlPath=none -o LogLevel=ERROR -e none";
 
 /// The most that is kept of what ssh prints: what a script or an agent says is short.
 pub(crate) const MOST_PRINTED: Bytes = Bytes::from_mib(16);
@@ -63,7 +44,7 @@ pub(crate) struct SshFailure {
 /// Ctrl-C does not reach it; it ends with the thread that starts it.
 pub(crate) fn command(destination: &str, script: &str) -> Command {
     let mut command = Command::new("ssh");
-    command.args(OPTIONS).arg("--").arg(destination).arg(in_sh(script));
+    command.args(OPTIONS.split(' ')).arg("--").arg(destination).arg(in_sh(script));
     remove_secrets(&mut command);
     let parent = std::process::id();
     // SAFETY: `die_with_parent` is async-signal-safe.

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 use std::{fs, io, thread};
 
-use dbdyno_engines::server::{Installation, Network, Server, ServerDirs, ServerError, ServerPlan};
+use dbdyno_engines::server::{Network, Server, ServerDirs, ServerError, ServerPlan};
 use dbdyno_machine::ProcessTree;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_types::Counting;
@@ -208,7 +208,7 @@ impl Servers {
         let address = network.address;
         let mut attempt = 1;
         let (server, port) = loop {
-            let port = free_port(address)?;
+            let port = bind(address)?.1;
             let network = Network { port, ..network.clone() };
             match Server::start_on_network(&plan, &directory, cpus.as_deref(), network) {
                 Ok(server) => break (server, port),
@@ -236,30 +236,14 @@ impl Servers {
 }
 
 fn plan(request: PlanRequest) -> Result<ServerPlan, ServerError> {
-    let PlanRequest {
-        system,
-        engine,
-        program,
-        release,
-        durability,
-        defaults,
-        configuration,
-        shape,
-    } = request;
-    let installation = match (&program, release) {
-        (None, Some(name)) => Installation::of_release(system, engine, &name)?,
-        (program, _) => Installation::find(system, engine, program.as_deref())?,
-    };
-    let defaults = (defaults, durability);
-    let plan = ServerPlan::with_defaults(installation, engine, defaults, configuration, shape)?;
+    let plan = request.plan()?;
     Server::check_network(&plan)?;
     Ok(plan)
 }
 
 /// Accepts this number of connections, in the background.
 fn listen(address: IpAddr, count: u32) -> Result<u16, Failed> {
-    let listener = bind(address, 0)?;
-    let port = listener.local_addr().map_err(Failed::because)?.port();
+    let (listener, port) = bind(address)?;
     let accept = move || {
         for _ in 0..count {
             // A failed connection is noticed by the other side.
@@ -270,18 +254,16 @@ fn listen(address: IpAddr, count: u32) -> Result<u16, Failed> {
     Ok(port)
 }
 
-fn free_port(address: IpAddr) -> Result<u16, Failed> {
-    let listener = bind(address, 0)?;
-    Ok(listener.local_addr().map_err(Failed::because)?.port())
-}
-
 fn is_taken(address: IpAddr, port: u16) -> bool {
     TcpListener::bind((address, port)).is_err()
 }
 
-fn bind(address: IpAddr, port: u16) -> Result<TcpListener, Failed> {
-    TcpListener::bind((address, port)).map_err(|error| {
+/// Listens at a free port.
+fn bind(address: IpAddr) -> Result<(TcpListener, u16), Failed> {
+    let listener = TcpListener::bind((address, 0)).map_err(|error| {
         let advice = "set `address` to an address of the host itself";
         Failed::because(format!("listening at {address}: {error}; {advice}"))
-    })
+    })?;
+    let port = listener.local_addr().map_err(Failed::because)?.port();
+    Ok((listener, port))
 }

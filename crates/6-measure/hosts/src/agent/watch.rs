@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use super::directory::Guard;
 use super::stacks::StackSampler;
+use crate::connection::lock;
 use crate::protocol;
 use crate::protocol::{Answer, AnyRequest, Failed, LOST_AFTER, Request, line_of};
 
@@ -58,10 +59,6 @@ struct State {
 /// requests; if it does not end soon, because it is busy, the agent kills itself, and its guard cleans up.
 #[derive(Debug)]
 pub(super) struct Watch(Arc<Mutex<State>>);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Watch {
     pub fn start(
@@ -179,27 +176,27 @@ impl Readings {
             stacks: None,
             is_sampled: false,
         };
-        self.lock().insert(server, monitored);
+        lock(&self.0).insert(server, monitored);
     }
 
     pub fn remove(&self, server: u32) {
-        self.lock().remove(&server);
+        lock(&self.0).remove(&server);
     }
 
     /// Takes a reading; `None` if the usage is unknown, and for readings that do not end a timed part.
     pub fn take(&self, server: u32, reading: Reading) -> Option<TimedUsage> {
-        self.lock().get_mut(&server)?.take(reading)
+        lock(&self.0).get_mut(&server)?.take(reading)
     }
 
     /// Takes a reading in a step of the insert benchmark; all unknown for its start.
     pub fn take_in_step(&self, server: u32, reading: StepReading) -> StepUsages {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         all.get_mut(&server).map_or_else(StepUsages::default, |one| one.take_in_step(reading))
     }
 
     /// Prepares to sample the stacks of a server.
     pub fn start_stacks(&self, server: u32, frequency: u32) -> Result<(), Failed> {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         let Some(Monitored { monitor, stacks, .. }) = all.get_mut(&server) else {
             return Err(Failed::because(UNKNOWN));
         };
@@ -215,14 +212,10 @@ impl Readings {
 
     /// The profile of what was sampled of a server.
     pub fn stacks(&self, server: u32) -> Result<Box<RawValue>, Failed> {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         let stacks = all.get_mut(&server).and_then(|one| one.stacks.as_mut());
         let text = stacks.ok_or_else(|| Failed::because(UNKNOWN))?.take();
         RawValue::from_string(text.map_err(Failed::because)?).map_err(Failed::because)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Monitored>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dbdyno_builds::{Build, Release};
-use dbdyno_engines::server::{DataShape, Installation, ServerPlan};
+use dbdyno_engines::server::{DataShape, ServerPlan};
 use dbdyno_hosts::protocol::{Plan, PlanRequest};
 use dbdyno_hosts::{HostConnection, HostError};
 use dbdyno_scripts::OptionValue;
@@ -49,8 +49,10 @@ pub(crate) fn plan_of(
     candidate: &Candidate,
     made: Option<&Path>,
 ) -> Result<ServerPlan, RunError> {
-    let plan = plan(private(candidate), made, shape(experiment));
-    plan.map_err(|error| RunError::server(&candidate.name, error))
+    let server = private(candidate);
+    let program = made.or(server.program.as_deref()).map(Path::to_owned);
+    let Plan(request) = request(experiment, server, program);
+    request.plan().map_err(|error| RunError::server(&candidate.name, error))
 }
 
 /// The plan of a private server on a host: with the release, which is copied there, else the program or the
@@ -157,23 +159,6 @@ fn shape(experiment: &Experiment) -> DataShape {
 
 /// The options of sysbench's scripts with a number of tables, of 1.0 and of 0.5.
 const TABLE_OPTIONS: [&str; 2] = ["tables", "oltp_tables_count"];
-
-fn plan(
-    server: &PrivateServer,
-    made: Option<&Path>,
-    shape: DataShape,
-) -> Result<ServerPlan, dbdyno_engines::server::ServerError> {
-    let (system, engine) = (server.system, server.engine);
-    let installation = match (&server.release, made) {
-        (Some(ReleaseOrigin::Installed { name }), None) => {
-            Installation::of_release(system, engine, name)?
-        }
-        (_, made) => Installation::find(system, engine, made.or(server.program.as_deref()))?,
-    };
-    let overrides = server.configuration.clone();
-    let defaults = (server.defaults, server.durability);
-    ServerPlan::with_defaults(installation, server.engine, defaults, overrides, shape)
-}
 
 #[cfg(test)]
 mod tests {
