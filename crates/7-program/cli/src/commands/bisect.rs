@@ -11,7 +11,7 @@ use dbdyno_run::{
     Options, RatioRecord,
 };
 use dbdyno_types::Metric;
-use dbdyno_units::Share;
+use dbdyno_units::{Share, counted};
 use serde::Serialize;
 
 use crate::args::Bisect;
@@ -251,12 +251,8 @@ fn effect(metric: Metric, relative: &RatioRecord) -> String {
 }
 
 fn effort(record: &BisectRecord) -> String {
-    let midpoints = |count: usize| match count {
-        1 => "1 midpoint".to_owned(),
-        _ => format!("{count} midpoints"),
-    };
-    let mut text =
-        format!("{} of {} commits measured", midpoints(record.measured()), record.commits);
+    let midpoints = counted(record.measured() as u64, "midpoint");
+    let mut text = format!("{midpoints} of {} commits measured", record.commits);
     if record.same_builds() > 0 {
         let _ = write!(text, ", {} with the build of another commit", record.same_builds());
     }

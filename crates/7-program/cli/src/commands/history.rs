@@ -7,11 +7,10 @@ use std::process::ExitCode;
 
 use dbdyno_report::history;
 use dbdyno_report::model::Report;
-use dbdyno_results::RunDirectory;
 
 use crate::args::History;
 use crate::commands::export_file;
-use crate::commands::report::assembled_all;
+use crate::commands::report::{assembled_all, is_run};
 use crate::error::CliError;
 use crate::output;
 
@@ -89,10 +88,6 @@ fn wanted(args: &History, report: Report) -> Option<Report> {
 
 fn skip(directory: &Path, reason: &str) {
     output::note(&format!("skipped {}: {reason}", directory.display()));
-}
-
-fn is_run(directory: &Path) -> bool {
-    RunDirectory::at(directory).database().exists()
 }
 
 /// Whether a directory was not named before, also by another path.

@@ -11,7 +11,7 @@ use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_report::export::OutputDir;
 use dbdyno_report::model::{Report, RunStatus};
 use dbdyno_report::{assemble, comparison, export, terminal};
-use dbdyno_results::{ResultsError, RunReader};
+use dbdyno_results::{ResultsError, RunDirectory, RunReader};
 
 use crate::args::{self, Gate, Import, View};
 use crate::commands::clean::note_stored_data;
@@ -75,6 +75,10 @@ pub fn read_only(directory: &Path, out: Option<&Path>, view: View) -> Result<(),
 
 pub fn assembled(directory: &Path) -> Result<Report, CliError> {
     Ok(assemble_run(directory)?)
+}
+
+pub fn is_run(directory: &Path) -> bool {
+    RunDirectory::at(directory).database().exists()
 }
 
 /// The directory for the files of a run's report: `out`, or that of the run; `None` if that is of another user, whose
@@ -198,7 +202,7 @@ pub fn compare(
     Ok(())
 }
 
-fn options(view: View, details: bool) -> terminal::TerminalOptions {
+pub fn options(view: View, details: bool) -> terminal::TerminalOptions {
     terminal::TerminalOptions {
         width: output::width(),
         color: output::color(view.color),

@@ -6,11 +6,10 @@ use std::process::ExitCode;
 
 use dbdyno_report::model::{Report, Role};
 use dbdyno_report::{export, terminal};
-use dbdyno_results::RunDirectory;
 
-use crate::args::Why;
+use crate::args::{View, Why};
 use crate::commands::export_file;
-use crate::commands::report::assembled;
+use crate::commands::report::{assembled, is_run, options};
 use crate::error::CliError;
 use crate::output;
 
@@ -26,12 +25,7 @@ pub fn why(args: &Why) -> Result<ExitCode, CliError> {
     check(candidate, "candidate", &candidates(&report))?;
     let names = report.microbenchmarks.iter().map(|one| one.name.as_str());
     check(microbenchmark, "microbenchmark", &names.collect::<Vec<_>>())?;
-    let options = terminal::TerminalOptions {
-        width: output::width(),
-        color: output::color(args.color),
-        three_groups: false,
-        details: args.details,
-    };
+    let options = options(View { three_groups: false, color: args.color }, args.details);
     let Some(text) = terminal::why(&report, candidate, microbenchmark, &options) else {
         return Err(CliError::other(format!(
             "{} has no profile: {}",
@@ -76,10 +70,6 @@ fn check_is_one_run(directory: &Path, names: &[Option<&str>]) -> Result<(), CliE
             first.display()
         ))),
     }
-}
-
-fn is_run(directory: &Path) -> bool {
-    RunDirectory::at(directory).database().exists()
 }
 
 fn runs_in(directory: &Path) -> Vec<PathBuf> {

@@ -122,12 +122,12 @@ fn write_err(text: &str) {
     }
 }
 
-/// A status line if standard error is a terminal; hidden otherwise.
-fn status_line() -> ProgressBar {
+/// A status line of this form if standard error is a terminal; hidden otherwise.
+fn status_line(template: &str) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+    let style = ProgressStyle::with_template(template);
     let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
     let target = ProgressDrawTarget::stderr_with_hz(4);
     let bar = ProgressBar::with_draw_target(None, target).with_style(style);

@@ -13,10 +13,13 @@ use dbdyno_run::{InsertPlace, InterimEstimate, RunEvent, TimeRange};
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_units::{Nanos, Qps, Share, counted};
 use dbdyno_workloads::insert::Task;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 /// Widest half-width of the interval of a first ratio.
 const WIDEST_OF_FIRST_RATIO: Share = Share::from_fraction(0.5);
+
+/// The form of the status line of a run or a step.
+const SPINNER: &str = "{spinner} {wide_msg}";
 
 /// Interval of the spinner while nothing is measured.
 const TICK: Duration = Duration::from_millis(250);
@@ -36,7 +39,7 @@ pub struct Display {
 impl Display {
     /// A display with a status line if standard error is a terminal.
     pub fn new() -> Self {
-        let bar = super::status_line();
+        let bar = super::status_line(SPINNER);
         let minute_lines = (!stderr().is_terminal()).then(|| MinuteLines::start(super::plain_line));
         Self { bar, minute_lines, before_first_ratio: Mutex::new(None), announces: false }
     }
@@ -430,17 +433,8 @@ pub struct FleetDisplay {
 impl FleetDisplay {
     /// A display, redrawn if standard error is a terminal.
     pub fn new() -> Self {
-        let is_terminal = stderr().is_terminal();
-        let bar = if is_terminal {
-            let style = ProgressStyle::with_template("{msg}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-            let target = ProgressDrawTarget::stderr_with_hz(4);
-            ProgressBar::with_draw_target(None, target).with_style(style)
-        } else {
-            ProgressBar::hidden()
-        };
-        super::set_progress_line(is_terminal.then(|| bar.clone()));
-        Self { bar, is_terminal, printed: Mutex::new(BTreeMap::new()) }
+        let (bar, is_terminal) = (super::status_line("{msg}"), stderr().is_terminal());
+        Self { bar, is_terminal, printed: Mutex::default() }
     }
 
     /// Shows the tasks; `silent` says that Slurm does not answer.
@@ -508,7 +502,7 @@ pub struct StepProgress {
 
 impl StepProgress {
     pub fn start(name: &str) -> Self {
-        let bar = super::status_line().with_message(name.to_owned());
+        let bar = super::status_line(SPINNER).with_message(name.to_owned());
         Self { bar, name: name.to_owned(), started: Instant::now() }
     }
 

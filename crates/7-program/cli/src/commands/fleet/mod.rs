@@ -15,7 +15,7 @@ use dbdyno_fleet::{
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_results::new_run_id;
 use dbdyno_run::{is_registered, not_registered, register};
-use dbdyno_spec::experiment::{Experiment, Fleet};
+use dbdyno_spec::experiment::{Build, Experiment, Fleet};
 
 use self::follow::{exit_code, report_on, until_end};
 use crate::args::{self, FleetCommand, FleetRun};
@@ -202,20 +202,10 @@ fn request_of(args: &FleetRun, experiment: &Experiment) -> Result<(Request, Node
     Ok((request, choice))
 }
 
-/// Which nodes the builds of an experiment are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Builds {
-    Common,
-    /// Those with the same type of CPU.
-    PerCpu,
-}
-
-impl Builds {
-    /// `None` if nothing is compiled.
-    pub fn of(experiment: &Experiment) -> Option<Self> {
-        let builds = experiment.candidates.iter().filter_map(|one| one.system.build());
-        builds.map(|build| if build.depends_on_cpu() { Self::PerCpu } else { Self::Common }).max()
-    }
+/// Whether builds of an experiment are only for nodes with the same type of CPU; `None` if nothing is compiled.
+pub fn has_builds_per_cpu(experiment: &Experiment) -> Option<bool> {
+    let builds = experiment.candidates.iter().filter_map(|one| one.system.build());
+    builds.map(Build::depends_on_cpu).max()
 }
 
 /// The build cache of a fleet run, on this machine.
@@ -225,11 +215,11 @@ pub fn cache_of(request: &Request) -> Result<CacheDir, CacheDirError> {
 
 /// Puts tasks of builds before the others, if something is compiled and the cache can be marked.
 pub fn plan_builds(record: &mut FleetRecord, experiment: &Experiment) {
-    let Some(builds) = Builds::of(experiment) else { return };
+    let Some(per_cpu) = has_builds_per_cpu(experiment) else { return };
     match mark(record) {
         Ok(()) => {
             let tasks: Vec<TaskRecord> = std::mem::take(&mut record.tasks);
-            record.tasks = with_builds(tasks, builds == Builds::PerCpu);
+            record.tasks = with_builds(tasks, per_cpu);
         }
         Err(error) => output::note(&format!(
             "each node compiles what it needs, because the build cache cannot be used here: {error}"
