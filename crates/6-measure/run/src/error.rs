@@ -164,18 +164,18 @@ impl RunError {
         if *source == WorkerError::Stopped {
             return Self::Interrupted;
         }
-        Self::of_source(candidate, format!("loading the data with {candidate}: {source}"))
+        Self::of_candidate(candidate, format!("loading the data with {candidate}: {source}"), true)
     }
 
     pub(crate) fn audit(candidate: &str, source: &AuditError) -> Self {
-        Self::of_source(candidate, format!("auditing the build of {candidate}: {source}"))
+        Self::of_candidate(candidate, format!("auditing the build of {candidate}: {source}"), true)
     }
 
     pub(crate) fn sampling(candidate: &str, source: &SamplingError) -> Self {
         let may_be_of_source =
             matches!(source, SamplingError::TooFew { .. } | SamplingError::NotLoaded(_));
         let message = format!("candidate {candidate}: sampling its profile: {source}");
-        Self::Candidate { candidate: candidate.to_owned(), message, whole: None, may_be_of_source }
+        Self::of_candidate(candidate, message, may_be_of_source)
     }
 
     /// A candidate's server could not be found or set up.
@@ -184,18 +184,11 @@ impl RunError {
         if source.is_lost() {
             return source.into();
         }
-        let message = format!("candidate {candidate}: {source}");
-        let may_be_of_source = source.is_here();
-        Self::Candidate { candidate: candidate.to_owned(), message, whole: None, may_be_of_source }
+        Self::of_candidate(candidate, format!("candidate {candidate}: {source}"), source.is_here())
     }
 
-    fn of_source(candidate: &str, message: String) -> Self {
-        Self::Candidate {
-            candidate: candidate.to_owned(),
-            message,
-            whole: None,
-            may_be_of_source: true,
-        }
+    fn of_candidate(candidate: &str, message: String, may_be_of_source: bool) -> Self {
+        Self::Candidate { candidate: candidate.to_owned(), message, whole: None, may_be_of_source }
     }
 
     pub(crate) fn access(failures: &[(String, WorkerError)]) -> Self {

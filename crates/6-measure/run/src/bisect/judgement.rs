@@ -8,7 +8,7 @@ use dbdyno_stats::{Estimate, Side, Weight};
 use dbdyno_types::Metric;
 use dbdyno_units::{Nanos, Share};
 
-use super::search::Verdict;
+use super::record::StepVerdict;
 use crate::plan::cases::{MicrobenchmarkCase, cases, slice_length};
 use crate::plan::stopping_rule::{Figures, StoppingRule};
 
@@ -45,10 +45,10 @@ impl StepRatios {
     /// differ in that way in this run: there is no middle then, and a midpoint is on some side of it by
     /// chance. Also if the interval of the midpoint contains the middle, or if it is not farther from it
     /// than the noise floor.
-    pub fn verdict(&self, bad: Side) -> Option<Verdict> {
+    pub fn verdict(&self, bad: Side) -> Option<StepVerdict> {
         let side = |estimate: Option<Estimate>| estimate?.difference(self.noise_floor);
         let from_middle = side(self.from_middle).filter(|_| side(self.bad) == Some(bad))?;
-        Some(if from_middle == bad { Verdict::LikeBad } else { Verdict::LikeGood })
+        Some(if from_middle == bad { StepVerdict::LikeBad } else { StepVerdict::LikeGood })
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
         from_middle: Option<Estimate>,
         noise_floor: f64,
         side: Side,
-    ) -> Option<Verdict> {
+    ) -> Option<StepVerdict> {
         let noise_floor = Some(Share::from_percent(noise_floor));
         StepRatios { bad, from_middle, noise_floor }.verdict(side)
     }
@@ -171,10 +171,10 @@ mod tests {
             verdict(Some(bad), Some(from_middle), 0.0, Side::of(bad.median))
         };
         let (above, below) = (estimate(1.01, 1.02, 1.03), estimate(0.97, 0.98, 0.99));
-        assert_eq!(of(above, above), Some(Verdict::LikeBad));
-        assert_eq!(of(above, below), Some(Verdict::LikeGood));
-        assert_eq!(of(below, below), Some(Verdict::LikeBad));
-        assert_eq!(of(below, above), Some(Verdict::LikeGood));
+        assert_eq!(of(above, above), Some(StepVerdict::LikeBad));
+        assert_eq!(of(above, below), Some(StepVerdict::LikeGood));
+        assert_eq!(of(below, below), Some(StepVerdict::LikeBad));
+        assert_eq!(of(below, above), Some(StepVerdict::LikeGood));
     }
 
     #[test]

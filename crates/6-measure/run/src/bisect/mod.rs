@@ -12,8 +12,8 @@ mod subject;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use dbdyno_builds::{CacheDir, CacheDirError, CommitRange, HistoryError, RangeRequest, Sources};
 use dbdyno_results::ResultsError;
@@ -198,12 +198,7 @@ fn commit_range(
     let cache = CacheDir::chosen_or_default(options.cache.as_deref())?;
     let sources = Sources::new(&cache, Arc::clone(&options.worker.cancel));
     let wanted = RangeRequest { url: subject.url, good, bad, first_parent };
-    let progress = Mutex::new(options.progress);
-    let report = |line: String| {
-        if let Ok(progress) = progress.lock() {
-            progress(RunEvent::Stage(line));
-        }
-    };
+    let report = |line: String| (options.progress)(RunEvent::Stage(line));
     match sources.commit_range(&wanted, &report) {
         Err(HistoryError::Fetch(_)) if options.worker.cancel.load(Ordering::Relaxed) => {
             Err(BisectError::Interrupted)

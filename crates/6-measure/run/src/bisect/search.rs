@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use super::record::StepVerdict;
+
 /// A commit by its position in the range; each commit comes after its parents.
 pub(crate) type Position = usize;
 
@@ -15,17 +17,6 @@ pub(crate) struct Search {
     skipped: Vec<bool>,
     /// The only commit that is known to be like bad and of which no ancestor is.
     earliest_bad: Position,
-}
-
-/// What was found about a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It and all its ancestors are like good.
-    LikeGood,
-    /// It and all its descendants are like bad.
-    LikeBad,
-    /// It cannot be built or measured.
-    Skipped,
 }
 
 /// What to do next.
@@ -50,15 +41,16 @@ impl Search {
         Self { parents, may_be_first: vec![true; count], skipped: vec![false; count], earliest_bad }
     }
 
-    pub fn add(&mut self, commit: Position, verdict: Verdict) {
+    pub fn add(&mut self, commit: Position, verdict: StepVerdict) {
         match verdict {
-            Verdict::Skipped => self.skipped[commit] = true,
-            Verdict::LikeGood => {
+            StepVerdict::Skipped => self.skipped[commit] = true,
+            StepVerdict::Undecided => {}
+            StepVerdict::LikeGood => {
                 for ancestor in self.remaining_ancestors(commit) {
                     self.may_be_first[ancestor] = false;
                 }
             }
-            Verdict::LikeBad => {
+            StepVerdict::LikeBad => {
                 let ancestors = self.remaining_ancestors(commit);
                 self.may_be_first.fill(false);
                 for ancestor in ancestors {
@@ -144,7 +136,7 @@ mod tests {
     /// Searches with a verdict for each commit; returns the end and the measured commits.
     fn search(
         mut search: Search,
-        verdict: impl Fn(Position) -> Verdict,
+        verdict: impl Fn(Position) -> StepVerdict,
     ) -> (Next, Search, Vec<Position>) {
         let mut measured = Vec::new();
         loop {
@@ -158,8 +150,8 @@ mod tests {
         }
     }
 
-    const fn like(commit: Position, first: Position) -> Verdict {
-        if commit < first { Verdict::LikeGood } else { Verdict::LikeBad }
+    const fn like(commit: Position, first: Position) -> StepVerdict {
+        if commit < first { StepVerdict::LikeGood } else { StepVerdict::LikeBad }
     }
 
     #[test]
@@ -170,7 +162,7 @@ mod tests {
             assert_eq!((end, measured.len()), (Next::Found(first), 6));
             assert_eq!(after.steps_left(), 0);
         }
-        let (end, _, measured) = search(linear(1), |_| Verdict::Skipped);
+        let (end, _, measured) = search(linear(1), |_| StepVerdict::Skipped);
         assert_eq!((end, measured.len()), (Next::Found(0), 0), "nothing is left to measure");
     }
 
@@ -179,7 +171,7 @@ mod tests {
         for first in [0, 20, 30, 34, 63] {
             // 31 to 33 do not compile.
             let (end, _, measured) = search(linear(64), |commit| match commit {
-                31..=33 => Verdict::Skipped,
+                31..=33 => StepVerdict::Skipped,
                 _ => like(commit, first),
             });
             let skipped = measured.iter().filter(|commit| (31..=33).contains(*commit)).count();
@@ -192,11 +184,11 @@ mod tests {
     #[test]
     fn range_of_skipped_commits_remains() {
         let (end, after, _) = search(linear(64), |commit| match commit {
-            10..=12 => Verdict::Skipped,
+            10..=12 => StepVerdict::Skipped,
             _ => like(commit, 12),
         });
         assert_eq!((end, after.remaining()), (Next::OnlySkipped, vec![10, 11, 12, 13]));
-        let (end, after, measured) = search(linear(4), |_| Verdict::Skipped);
+        let (end, after, measured) = search(linear(4), |_| StepVerdict::Skipped);
         assert_eq!((end, after.remaining().len(), measured.len()), (Next::OnlySkipped, 4, 3));
     }
 
@@ -217,8 +209,8 @@ mod tests {
         };
         for first in 0..8 {
             let (end, _, measured) = search(merge(), |commit| match descends_from(first, commit) {
-                true => Verdict::LikeBad,
-                false => Verdict::LikeGood,
+                true => StepVerdict::LikeBad,
+                false => StepVerdict::LikeGood,
             });
             assert_eq!(end, Next::Found(first), "{measured:?}");
             assert!(measured.len() <= 4, "{first}: {measured:?}");

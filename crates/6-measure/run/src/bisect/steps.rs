@@ -16,7 +16,7 @@ use super::record::{
     BisectDirectory, BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord,
     RatioRecord, StepRecord, StepVerdict,
 };
-use super::search::{Next, Position, Search, Verdict};
+use super::search::{Next, Position, Search};
 use super::subject::Subject;
 use crate::instance::data;
 use crate::options::Options;
@@ -130,18 +130,13 @@ impl Bisect<'_> {
 
     /// Adds the verdict of a step, which ends the search if there is none.
     fn add(&self, search: &mut Search, step: &StepRecord) -> Result<(), Halt> {
-        let verdict = match step.verdict {
-            StepVerdict::LikeGood => Verdict::LikeGood,
-            StepVerdict::LikeBad => Verdict::LikeBad,
-            StepVerdict::Skipped => Verdict::Skipped,
-            StepVerdict::Undecided => {
-                let undecided = Some(step.commit.clone());
-                return Err(Halt::Result(self.remaining(search, undecided)));
-            }
-        };
+        if step.verdict == StepVerdict::Undecided {
+            let undecided = Some(step.commit.clone());
+            return Err(Halt::Result(self.remaining(search, undecided)));
+        }
         let of_step = |commit: &Commit| commit.id == step.commit.commit;
         if let Some(commit) = self.range.commits.iter().position(of_step) {
-            search.add(commit, verdict);
+            search.add(commit, step.verdict);
         }
         Ok(())
     }
@@ -265,11 +260,8 @@ impl Bisect<'_> {
             ratios.verdict(bad)
         })?;
         let (verdict, figures) = match measured {
-            Measured::Decided(Verdict::LikeGood, figures) => (StepVerdict::LikeGood, figures),
-            Measured::Decided(Verdict::LikeBad, figures) => (StepVerdict::LikeBad, figures),
-            Measured::Decided(Verdict::Skipped, figures) | Measured::Undecided(figures) => {
-                (StepVerdict::Undecided, figures)
-            }
+            Measured::Decided(verdict, figures) => (verdict, figures),
+            Measured::Undecided(figures) => (StepVerdict::Undecided, figures),
             Measured::Failed(reason) => {
                 return Ok(not_measured(StepVerdict::Skipped, build, reason));
             }

@@ -10,8 +10,8 @@ use std::fs::DirBuilder;
 use std::ops::ControlFlow;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::{fs, iter, process};
 
 use dbdyno_audit::Audit;
@@ -261,9 +261,7 @@ impl<'a> BuildPipeline<'a> {
         }
         if failures.is_empty() { Ok(builds) } else { Err(RunError::Build(failures)) }
     }
-}
 
-impl BuildPipeline<'_> {
     /// Keeps a build, and the build that BOLT optimized, in the cache. From a read-only cache nothing
     /// is removed, so errors are ignored.
     fn hold(&self, build: &Build) {
@@ -313,12 +311,8 @@ impl<'a> Requests<'a> {
     }
 
     fn source(&mut self, system: System, origin: SourceOrigin) -> Result<Source, BuildError> {
-        let progress = Mutex::new(self.progress);
-        let say = |line: String| {
-            if let Ok(progress) = progress.lock() {
-                progress(RunEvent::Stage(line));
-            }
-        };
+        let progress = self.progress;
+        let say = |line: String| progress(RunEvent::Stage(line));
         let key = (system, origin);
         if let Some(known) = self.fetched.get(&key) {
             return known.clone();
@@ -423,31 +417,21 @@ pub(crate) fn obtain_all(
         return Ok(vec![None; candidates.len()]);
     }
     let releases = Releases::new(&CacheDir::chosen_or_default(cache)?, Arc::clone(cancel));
-    let progress = Mutex::new(progress);
-    let say = |line: String| {
-        if let Ok(progress) = progress.lock() {
-            progress(RunEvent::Stage(line));
-        }
-    };
-    let mut known: BTreeMap<(System, &ReleaseOrigin), Result<Release, BuildError>> =
-        BTreeMap::new();
+    let say = |line: String| progress(RunEvent::Stage(line));
+    let mut known: BTreeMap<(System, &ReleaseOrigin), Option<Release>> = BTreeMap::new();
     let mut all = Vec::new();
     let mut failures: Vec<(String, BuildError)> = Vec::new();
-    let mut failed: Vec<(System, &ReleaseOrigin)> = Vec::new();
     for candidate in candidates {
         let Some(key) = unpacked(candidate) else {
             all.push(None);
             continue;
         };
-        match known.entry(key).or_insert_with(|| releases.obtain(key.0, key.1, &say)) {
-            Ok(release) => all.push(Some(release.clone())),
-            // Each failure is reported once.
-            Err(error) if !failed.contains(&key) => {
-                failed.push(key);
-                failures.push((candidate.name.clone(), error.clone()));
-            }
-            Err(_) => {}
-        }
+        // Each failure is reported once.
+        let release = known.entry(key).or_insert_with(|| {
+            let obtained = releases.obtain(key.0, key.1, &say);
+            obtained.map_err(|error| failures.push((candidate.name.clone(), error))).ok()
+        });
+        all.push(release.clone());
     }
     if failures.is_empty() { Ok(all) } else { Err(RunError::Build(failures)) }
 }
@@ -457,7 +441,7 @@ pub(crate) fn obtain_all(
 pub(crate) fn cached(candidate: &Candidate) -> Result<Option<Release>, RunError> {
     let Some((system, origin)) = unpacked(candidate) else { return Ok(None) };
     let releases = Releases::new(&CacheDir::chosen_or_default(None)?, Arc::default());
-    let failed = |error| RunError::Build(vec![(candidate.name.clone(), error)]);
+    let failed = |error| failed(candidate, error);
     let release = releases.cached(system, origin).map_err(failed)?;
     if release.is_none() {
         Releases::check_tools(origin).map_err(failed)?;

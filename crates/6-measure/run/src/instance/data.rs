@@ -166,11 +166,7 @@ pub(crate) fn remove(directory: &RunDirectory) -> Result<(), RunError> {
     if external_servers(&path).is_some() {
         ServerDirs::open(&path)?.remove()?;
     }
-    match fs::remove_dir_all(&path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(RunError::io(&path)(error)),
-    }
+    DataLocation::Directory(path).remove()
 }
 
 /// Checks that there is enough free disk space for all data, before any is loaded: here, and on the hosts of

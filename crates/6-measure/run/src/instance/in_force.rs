@@ -43,7 +43,7 @@ impl<'a> Settings<'a> {
     }
 
     fn state(&self, name: &str) -> Option<&'a SettingState> {
-        let mut reported = self.started?.in_force().iter();
+        let mut reported = self.started?.opened.as_ref()?.in_force.iter();
         Some(&reported.find(|one| one.name == name)?.state)
     }
 

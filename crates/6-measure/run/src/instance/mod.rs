@@ -8,16 +8,14 @@ pub(crate) mod instructions;
 pub(crate) mod live_optimization;
 pub(crate) mod opening;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use dbdyno_engines::in_force::ReportedSetting;
 use dbdyno_engines::server::says_disk_full;
 use dbdyno_hosts::{HostError, HostMonitor, RunningServer};
 use dbdyno_spec::experiment::{Experiment, System};
+use dbdyno_types::SliceMeasured;
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_types::profile::Profile;
-use dbdyno_types::{Counting, SliceMeasured};
 use dbdyno_worker::protocol::{InsertStep, Opened, Prepare, SliceRequest, StepUsages};
 use dbdyno_worker::{WorkerError, WorkerHandle};
 
@@ -64,21 +62,21 @@ pub(crate) struct LostSlice {
 /// A candidate with its worker and, for a private server, its server.
 pub(crate) struct Instance {
     pub candidate: ResolvedCandidate,
-    location: DataLocation,
+    pub location: DataLocation,
     /// The private server, while it runs.
     server: Option<Box<dyn RunningServer>>,
     /// Reads the usage of an existing server on its host, while the worker runs.
     monitor: Option<HostMonitor>,
     /// The worker, while it runs.
     worker: Option<WorkerHandle>,
-    /// What the system reported when it was last opened.
-    opened: Option<Opened>,
+    /// What the system reported when it was last opened; `None` before.
+    pub opened: Option<Opened>,
     /// Warnings and errors that its private server logged at its last start.
     server_log: Vec<String>,
     /// Number of restarts after a loss, in this session.
     recoveries: u32,
     /// Whether its data differs from that of the other instances: a slice of writes was lost.
-    has_diverged: bool,
+    pub has_diverged: bool,
     /// The same for the kept copy of its data.
     copy_has_diverged: bool,
     live: LiveState,
@@ -112,16 +110,6 @@ impl Instance {
         self.worker.is_some()
     }
 
-    /// Whether its data differs from that of the other instances: a slice of writes was lost.
-    pub const fn has_diverged(&self) -> bool {
-        self.has_diverged
-    }
-
-    /// Notes that its data differs from that of the other instances from now on.
-    pub const fn diverge(&mut self) {
-        self.has_diverged = true;
-    }
-
     pub fn worker_mut(&mut self) -> Result<&mut WorkerHandle, WorkerError> {
         self.worker.as_mut().ok_or_else(stopped)
     }
@@ -148,29 +136,9 @@ impl Instance {
         server.or(worker).ok_or_else(stopped)
     }
 
-    /// The version that the system reports; `None` before it was opened.
-    pub fn version(&self) -> Option<&str> {
-        self.opened.as_ref().map(|opened| opened.version.as_str())
-    }
-
-    /// The build options and settings that the system reports; `None` before it was opened.
-    pub fn settings(&self) -> Option<&[(String, String)]> {
-        self.opened.as_ref().map(|opened| &*opened.options)
-    }
-
-    /// The settings in force that its private server reports; none before it was opened.
-    pub fn in_force(&self) -> &[ReportedSetting] {
-        self.opened.as_ref().map_or(&[], |opened| &opened.in_force)
-    }
-
     /// Warnings and errors that its private server logged at its last start.
     pub fn server_log(&self) -> &[String] {
         &self.server_log
-    }
-
-    /// Which counters are available; `None` before it was opened.
-    pub fn counting(&self) -> Option<&Counting> {
-        self.opened.as_ref()?.counting.as_ref()
     }
 
     /// Restarts the instance and reads its data into its caches.
@@ -375,11 +343,6 @@ pub(crate) enum KeptCopy {
 }
 
 impl Instance {
-    /// The directory of its database's files; `None` for an existing server.
-    pub fn files(&self) -> Option<PathBuf> {
-        self.location.files()
-    }
-
     /// Removes the run's tables from an existing server. Errors are ignored: the next run that needs
     /// the schema reports them.
     pub fn remove_schema(&mut self) {
@@ -397,10 +360,6 @@ impl Instance {
         }
     }
 
-    pub const fn can_be_copied(&self) -> bool {
-        self.location.can_be_copied()
-    }
-
     /// Keeps a copy of its data, or replaces the data by it, while it is stopped. Does nothing if its data cannot be
     /// copied.
     pub fn copy_stopped(
@@ -408,7 +367,7 @@ impl Instance {
         context: &RunContext<'_>,
         copy: KeptCopy,
     ) -> Result<(), WorkerError> {
-        if !self.can_be_copied() {
+        if !self.location.can_be_copied() {
             return Ok(());
         }
         let kept = context.kept_copy(&self.candidate);

@@ -58,8 +58,9 @@ pub(crate) struct AnswerCheck {
     /// Candidates of another system than the baseline's, which may encode the same value in other
     /// bytes: only their counts are compared.
     other_systems: Vec<usize>,
-    /// Candidates whose data differs since they lost a slice of writes: not compared.
-    diverged: Vec<usize>,
+    /// Candidates whose data differs since they lost a slice of writes: not compared. If the baseline is among them,
+    /// nothing is compared.
+    pub diverged: Vec<usize>,
     /// Candidates that were reported already.
     reported: Vec<usize>,
 }
@@ -87,12 +88,6 @@ impl AnswerCheck {
                 .filter(|_| microbenchmark.script.is_some() && microbenchmark.answers.is_none()),
             ..Self::default()
         }
-    }
-
-    /// Sets which candidates have diverged: they are not compared. If the baseline is among them,
-    /// nothing is compared.
-    pub fn set_diverged(&mut self, candidates: Vec<usize>) {
-        self.diverged = candidates;
     }
 
     /// Excludes a candidate whose data has diverged.
@@ -264,7 +259,7 @@ mod tests {
         check.add(3, &measured(9, 7));
         assert!(check.end_block().is_empty(), "the baseline has diverged");
         // All have the same data again.
-        check.set_diverged(Vec::new());
+        check.diverged = Vec::new();
         check.add(0, &measured(10, 7));
         check.add(1, &measured(9, 7));
         assert_eq!(check.end_block().len(), 1);

@@ -2,14 +2,15 @@
 
 use dbdyno_results::ProfileRecord;
 use dbdyno_types::profile::Profile;
-use dbdyno_units::Nanos;
 use dbdyno_worker::schedule::{BlockPlan, Schedule};
 
 use crate::error::RunError;
 use crate::instance::Instance;
 use crate::instance::instructions::functions_to_count;
 use crate::measure::{MicrobenchmarkRun, NumberedCase};
-use crate::plan::cases::{INSTRUCTION_BLOCKS, STARTS_WITH_INSTRUCTIONS, instruction_slice, pace};
+use crate::plan::cases::{
+    INSTRUCTION_BLOCKS, STARTS_WITH_INSTRUCTIONS, blocks_of_warmup, instruction_slice,
+};
 use crate::record::Recorder;
 
 /// The number of the first block in which instructions are counted: no other has such a number.
@@ -32,21 +33,13 @@ impl MicrobenchmarkRun<'_> {
             return Ok(());
         }
         let phase = self.phase("counting instructions");
+        let first = FIRST_COUNTED + restart * INSTRUCTION_BLOCKS;
+        let slice = instruction_slice(&experiment.schedule, &case.microbenchmark);
         let plan = BlockPlan {
-            seed: experiment.seed,
-            microbenchmark: id,
-            first_block: FIRST_COUNTED + restart * INSTRUCTION_BLOCKS,
             warmup_blocks: INSTRUCTION_BLOCKS - 1,
-            warmup_time: Nanos::ZERO,
-            counted_blocks: 0,
-            clients: 1,
-            slice: instruction_slice(&experiment.schedule, &case.microbenchmark),
-            pace: pace(&experiment.schedule),
+            ..blocks_of_warmup(experiment, id, first, slice)
         };
-        let takes_part =
-            |number: usize| instances[number].is_running() && !self.left_out.contains(&number);
-        let active: Vec<bool> = (0..instances.len()).map(takes_part).collect();
-        let mut schedule = Schedule::new(plan, active);
+        let mut schedule = Schedule::new(plan, self.taking_part(instances));
         let all: Vec<&Profile> = profiles.iter().map(|one| &one.profile).collect();
         while let Some(planned) = schedule.next() {
             let number = planned.candidate;
@@ -74,8 +67,7 @@ impl MicrobenchmarkRun<'_> {
                 }
                 Err(error) => {
                     schedule.remove(number);
-                    let left_out = self.fail(number, instance, &phase, &error, recorder)?;
-                    self.left_out.extend(left_out);
+                    self.fail(number, instance, &phase, &error, recorder)?;
                 }
             }
             recorder.check_cancelled()?;

@@ -26,7 +26,7 @@ use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, SliceError, in_order, running};
 use crate::measure::checks::{AnswerCheck, Difference};
 use crate::measure::slice_history::{BlockTimes, SliceHistory};
-use crate::plan::cases::{MicrobenchmarkCase, instance_count, pace, slice_length};
+use crate::plan::cases::{MicrobenchmarkCase, blocks_of_warmup, instance_count, slice_length};
 use crate::plan::elapsed::{CaseLeft, TimeRange, times};
 use crate::record::{Phase, Recorder};
 use crate::session::progress::{InterimEstimate, RunEvent};
@@ -104,22 +104,18 @@ impl<'a> MicrobenchmarkRun<'a> {
         self.prepare(instances, recorder)?;
         self.store_plans(restart, instances, recorder)?;
         // A restart may have restored data from before a loss.
-        let diverged = (0..instances.len()).filter(|number| instances[*number].has_diverged());
-        let mut answers = std::mem::take(&mut self.answers);
-        let mut left_out = std::mem::take(&mut self.left_out);
-        answers.set_diverged(diverged.collect());
+        let diverged = (0..instances.len()).filter(|number| instances[*number].has_diverged);
+        self.answers.diverged = diverged.collect();
+        let cases = self.left.clone();
         let measured = Blocks {
-            run: self,
-            cases: &self.left,
+            run: &mut *self,
+            cases: &cases,
             restart,
             histories: &mut *histories,
-            answers: &mut answers,
-            left_out: &mut left_out,
             recorder: &mut *recorder,
             time_after,
         }
         .run(instances);
-        (self.answers, self.left_out) = (answers, left_out);
         self.store_reoptimizations(instances, recorder)?;
         measured?;
         self.profile(restart, instances, recorder)?;
@@ -186,8 +182,7 @@ impl<'a> MicrobenchmarkRun<'a> {
             }
             let prepared = instance.worker_mut().and_then(|worker| worker.prepare(request.clone()));
             if let Err(error) = prepared {
-                let left_out = self.fail(number, instance, &phase, &error, recorder)?;
-                self.left_out.extend(left_out);
+                self.fail(number, instance, &phase, &error, recorder)?;
             }
         }
         Ok(())
@@ -213,31 +208,32 @@ impl<'a> MicrobenchmarkRun<'a> {
         Ok(())
     }
 
-    /// Stores the failure of an instance and stops it; or returns its number if its server only refused the script, as
-    /// other systems do that speak other SQL: then it is left out of this microbenchmark.
+    /// Stores the failure of an instance and stops it, unless its server only refused the script, as other systems do
+    /// that speak other SQL: then it is left out of this microbenchmark.
     fn fail(
-        &self,
+        &mut self,
         number: usize,
         instance: &mut Instance,
         phase: &Phase,
         error: &WorkerError,
         recorder: &mut Recorder<'_>,
-    ) -> Result<Option<usize>, RunError> {
+    ) -> Result<(), RunError> {
         let microbenchmark = &self.first().case.microbenchmark;
         let is_refused = matches!(error, WorkerError::Failed { lost_connection: false, .. });
         let has_others = self.context.experiment.workload.microbenchmarks.len() > 1;
         if microbenchmark.script.is_none() || !is_refused || !has_others || number == BASELINE {
-            recorder.instance_failed(instance, number, phase, error)?;
-            return Ok(None);
+            return recorder.instance_failed(instance, number, phase, error);
         }
         let mut reason = format!("{error}; it is left out of this microbenchmark");
         if microbenchmark.writes() {
-            instance.diverge();
+            instance.has_diverged = true;
+            self.answers.exclude(number);
             reason.push_str(", and its answers are not compared from then on");
         }
         let failure = phase.failure(FailureKind::Ended, number, reason);
         recorder.fail(&instance.candidate.name, &failure)?;
-        Ok(Some(number))
+        self.left_out.push(number);
+        Ok(())
     }
 
     /// Keeps or restores a copy of the data of each instance, which restarts all of them. Does nothing if no data can
@@ -249,7 +245,7 @@ impl<'a> MicrobenchmarkRun<'a> {
         histories: &[SliceHistory],
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
-        if !running(instances).any(|(_, instance)| instance.can_be_copied()) {
+        if !running(instances).any(|(_, instance)| instance.location.can_be_copied()) {
             return Ok(());
         }
         let phase = Phase::of_session(match copy {
@@ -346,28 +342,23 @@ fn counted_blocks(schedule: &dbdyno_spec::experiment::Schedule) -> u32 {
 }
 
 /// The blocks of one microbenchmark between two restarts.
-struct Blocks<'a, 'r> {
-    pub run: &'a MicrobenchmarkRun<'a>,
+struct Blocks<'a, 'c, 'r> {
+    pub run: &'a mut MicrobenchmarkRun<'c>,
     /// The cases that need more blocks.
-    pub cases: &'a [NumberedCase<'a>],
+    pub cases: &'a [NumberedCase<'c>],
     pub restart: u32,
     /// Of all cases of the experiment.
     pub histories: &'a mut [SliceHistory],
-    pub answers: &'a mut AnswerCheck,
-    /// Instances that are left out of the microbenchmark.
-    pub left_out: &'a mut Vec<usize>,
     pub recorder: &'a mut Recorder<'r>,
     /// The time of everything but the blocks of these cases.
     pub time_after: TimeRange,
 }
 
-impl Blocks<'_, '_> {
+impl Blocks<'_, '_, '_> {
     /// Runs blocks until there are enough of each case, or until the user stops it.
     pub fn run(mut self, instances: &mut [Instance]) -> Result<(), RunError> {
         let prepare = self.run.prepare_request();
-        let takes_part =
-            |number: usize| instances[number].is_running() && !self.left_out.contains(&number);
-        let running: Vec<bool> = (0..instances.len()).map(takes_part).collect();
+        let running = self.run.taking_part(instances);
         let next = self.cases.iter().map(|one| self.histories[one.id as usize].next_block);
         let first_round = next.max().unwrap_or_default();
         let schedule = |one| Schedule::new(self.block_plan(one, first_round), running.clone());
@@ -424,18 +415,13 @@ impl Blocks<'_, '_> {
                 }
                 Err(SliceError::Lost(lost)) => {
                     self.recorder.lost(&instance.candidate.name, number, &phase, &lost)?;
-                    if instance.has_diverged() {
-                        self.answers.exclude(number);
+                    if instance.has_diverged {
+                        self.run.answers.exclude(number);
                     }
                 }
                 Err(SliceError::Failed(error)) => {
                     schedules.iter_mut().for_each(|schedule| schedule.remove(number));
-                    let left_out =
-                        self.run.fail(number, instance, &phase, &error, self.recorder)?;
-                    self.left_out.extend(left_out);
-                    if instance.has_diverged() {
-                        self.answers.exclude(number);
-                    }
+                    self.run.fail(number, instance, &phase, &error, self.recorder)?;
                 }
             }
             if schedules[number_of_case].is_block_complete() {
@@ -452,16 +438,13 @@ impl Blocks<'_, '_> {
         first_block: u32,
     ) -> BlockPlan {
         let experiment = self.run.context.experiment;
+        let slice = slice_length(&experiment.schedule, &case.microbenchmark);
         BlockPlan {
-            seed: experiment.seed,
-            microbenchmark: id,
-            first_block,
             warmup_blocks: experiment.schedule.warmup_blocks,
             warmup_time: experiment.schedule.warmup_time,
             counted_blocks: counted_blocks(&experiment.schedule),
             clients: case.clients,
-            slice: slice_length(&experiment.schedule, &case.microbenchmark),
-            pace: pace(&experiment.schedule),
+            ..blocks_of_warmup(experiment, id, first_block, slice)
         }
     }
 
@@ -485,7 +468,7 @@ impl Blocks<'_, '_> {
         };
         self.recorder.results.add_slice(&row)?;
         if self.run.context.experiment.schedule.pace == Pace::Events {
-            self.answers.add(candidate, &row.measured);
+            self.run.answers.add(candidate, &row.measured);
         }
         self.histories[case.id as usize].add(&row);
         Ok(())
@@ -501,7 +484,9 @@ impl Blocks<'_, '_> {
         let schedule = &self.run.context.experiment.schedule;
         self.histories[case.id as usize].next_block = slice.block + 1;
         if schedule.pace == Pace::Events {
-            for Difference { candidate: number, reason, is_by_nature } in self.answers.end_block() {
+            for Difference { candidate: number, reason, is_by_nature } in
+                self.run.answers.end_block()
+            {
                 let phase = self.run.measuring(case);
                 if is_by_nature {
                     self.recorder.undetermined(&phase, number, reason)?;
@@ -516,7 +501,7 @@ impl Blocks<'_, '_> {
         }
         let rule = &mut self.histories[case.id as usize].rule;
         rule.end_block();
-        let compared = compared(instances, self.left_out);
+        let compared = compared(instances, &self.run.left_out);
         let enough = rule.has_enough_blocks(schedule, &compared);
         self.report_block(case, instances, &compared);
         Ok(enough)

@@ -13,7 +13,7 @@ use super::{MicrobenchmarkRun, NumberedCase};
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
 use crate::instance::{Instance, SliceError, running};
-use crate::plan::cases::{ProfiledBlocks, pace, profile_times, profiled_slice};
+use crate::plan::cases::{ProfiledBlocks, blocks_of_warmup, profile_times, profiled_slice};
 use crate::record::Recorder;
 use crate::session::progress::RunEvent;
 
@@ -57,7 +57,7 @@ impl MicrobenchmarkRun<'_> {
                 outcome = self.profile_case(case, restart, &mut sampled, instances, recorder);
             }
         }
-        recorder.add_profiled(clock::monotonic() - began);
+        recorder.profiled += clock::monotonic() - began;
         outcome
     }
 
@@ -75,17 +75,9 @@ impl MicrobenchmarkRun<'_> {
         if profile_times(experiment, &case.microbenchmark)[0].least > REPORTED {
             recorder.report(RunEvent::SamplingStacks);
         }
-        let plan = BlockPlan {
-            seed: experiment.seed,
-            microbenchmark: id,
-            first_block: FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START)),
-            warmup_blocks: 1,
-            warmup_time: Nanos::ZERO,
-            counted_blocks: 0,
-            clients: case.clients,
-            slice,
-            pace: pace(schedule),
-        };
+        let first = FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
+        let plan =
+            BlockPlan { clients: case.clients, ..blocks_of_warmup(experiment, id, first, slice) };
         let mut sums = vec![Sampled::default(); instances.len()];
         let was_sampled = sampled.to_vec();
         let blocks = Schedule::new(plan, self.taking_part(instances));
@@ -99,7 +91,7 @@ impl MicrobenchmarkRun<'_> {
                 Ok(Some(profile)) => profile,
                 Ok(None) => continue,
                 Err(error) => {
-                    recorder.warn(failed(&name, &error));
+                    recorder.warnings.push(failed(&name, &error));
                     continue;
                 }
             };
@@ -164,21 +156,20 @@ impl MicrobenchmarkRun<'_> {
                 }
                 Err(SliceError::Lost(lost)) => {
                     recorder.lost(&instance.candidate.name, number, &phase, &lost)?;
-                    if instance.has_diverged() {
+                    if instance.has_diverged {
                         self.answers.exclude(number);
                     }
                     lost.error
                 }
                 Err(SliceError::Failed(error)) if error.is_loss() => {
-                    let left_out = self.fail(number, instance, &phase, &error, recorder)?;
-                    self.left_out.extend(left_out);
+                    self.fail(number, instance, &phase, &error, recorder)?;
                     error
                 }
                 Err(SliceError::Failed(error)) => error,
             };
             recorder.check_cancelled()?;
             sampled[number] = false;
-            recorder.warn(failed(&instances[number].candidate.name, &error));
+            recorder.warnings.push(failed(&instances[number].candidate.name, &error));
             return Ok(());
         }
         Ok(())
@@ -201,7 +192,7 @@ fn start(
         }
         match instance.start_profile(profiling.frequency) {
             Ok(()) => sampled[number] = true,
-            Err(error) => recorder.warn(failed(&instance.candidate.name, &error)),
+            Err(error) => recorder.warnings.push(failed(&instance.candidate.name, &error)),
         }
     }
     sampled

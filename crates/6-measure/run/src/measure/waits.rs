@@ -1,7 +1,6 @@
 //! Recording of where threads wait, in blocks after those whose stacks are sampled: both would disturb each other.
 
 use dbdyno_results::Warning;
-use dbdyno_units::Nanos;
 use dbdyno_worker::WorkerHandle;
 use dbdyno_worker::schedule::{BlockPlan, Schedule};
 
@@ -9,7 +8,7 @@ use super::profile::{BLOCKS_OF_START, FIRST_PROFILED};
 use super::{MicrobenchmarkRun, NumberedCase};
 use crate::error::RunError;
 use crate::instance::{Instance, running};
-use crate::plan::cases::{ProfiledBlocks, pace, profiled_slice};
+use crate::plan::cases::{ProfiledBlocks, blocks_of_warmup, profiled_slice};
 use crate::record::Recorder;
 
 impl MicrobenchmarkRun<'_> {
@@ -30,17 +29,10 @@ impl MicrobenchmarkRun<'_> {
         let phase = self.phase("recording waits");
         let wanted = ProfiledBlocks::of(experiment, &case.microbenchmark).planned;
         let first = FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
-        let plan = BlockPlan {
-            seed: experiment.seed,
-            microbenchmark: id,
-            first_block: first.saturating_add(BLOCKS_OF_START / 2),
-            warmup_blocks: 1,
-            warmup_time: Nanos::ZERO,
-            counted_blocks: 0,
-            clients: case.clients,
-            slice: profiled_slice(&experiment.schedule, &case.microbenchmark),
-            pace: pace(&experiment.schedule),
-        };
+        let first = first.saturating_add(BLOCKS_OF_START / 2);
+        let slice = profiled_slice(&experiment.schedule, &case.microbenchmark);
+        let plan =
+            BlockPlan { clients: case.clients, ..blocks_of_warmup(experiment, id, first, slice) };
         let mut blocks = Schedule::new(plan, self.taking_part(instances));
         let mut complete = 0;
         while complete < wanted {
@@ -59,10 +51,9 @@ impl MicrobenchmarkRun<'_> {
                     let name = &instance.candidate.name;
                     let what = format!("where {name} waits is not recorded: {error}");
                     let advice = "everything else is measured".to_owned();
-                    recorder.warn(Warning { what, advice });
+                    recorder.warnings.push(Warning { what, advice });
                     if error.is_loss() {
-                        let left_out = self.fail(number, instance, &phase, &error, recorder)?;
-                        self.left_out.extend(left_out);
+                        self.fail(number, instance, &phase, &error, recorder)?;
                     }
                     break;
                 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use dbdyno_spec::experiment::{Counts, Experiment, Live, Pace, Profiling, Schedule, System, Train};
 use dbdyno_units::Nanos;
 use dbdyno_worker::protocol::lead_in_time;
-use dbdyno_worker::schedule;
+use dbdyno_worker::schedule::{self, BlockPlan};
 use dbdyno_workloads::definition::{Microbenchmark, Stage};
 
 use crate::plan::elapsed::TimeRange;
@@ -140,8 +140,28 @@ pub(crate) fn slice_length(schedule: &Schedule, microbenchmark: &Microbenchmark)
     if microbenchmark.writes() { schedule.write_slice } else { schedule.slice }
 }
 
+/// Blocks of a microbenchmark with one client and slices of this length, of which the first is warm-up.
+pub(crate) const fn blocks_of_warmup(
+    experiment: &Experiment,
+    microbenchmark: u32,
+    first_block: u32,
+    slice: Nanos,
+) -> BlockPlan {
+    BlockPlan {
+        seed: experiment.seed,
+        microbenchmark,
+        first_block,
+        warmup_blocks: 1,
+        warmup_time: Nanos::ZERO,
+        counted_blocks: 0,
+        clients: 1,
+        slice,
+        pace: pace(&experiment.schedule),
+    }
+}
+
 /// What ends a slice.
-pub(crate) const fn pace(schedule: &Schedule) -> schedule::Pace {
+const fn pace(schedule: &Schedule) -> schedule::Pace {
     match schedule.pace {
         Pace::Events => schedule::Pace::Events,
         Pace::Time => schedule::Pace::Time,

@@ -21,13 +21,14 @@ pub(crate) struct Recorder<'a> {
     pub results: RunWriter,
     progress: Progress<'a>,
     cancel: &'a AtomicBool,
-    failures: usize,
+    /// Number of failures in this session.
+    pub failures: usize,
     /// Number of times that all instances were restarted in this session.
-    restarts: u32,
-    /// Warnings that the session has not stored yet.
-    warnings: Vec<Warning>,
-    /// Time of blocks in which stacks were sampled.
-    profiled: Nanos,
+    pub restarts: u32,
+    /// Warnings that the session has not reported and stored yet.
+    pub warnings: Vec<Warning>,
+    /// Time of blocks in which stacks were sampled in this session.
+    pub profiled: Nanos,
     /// Number of candidates that are compared with the baseline, and the names of those that failed.
     compared: usize,
     failed: Vec<String>,
@@ -90,34 +91,6 @@ impl<'a> Recorder<'a> {
     /// Ends the session if the user asked to stop.
     pub fn check_cancelled(&self) -> Result<(), RunError> {
         if self.is_cancelled() { Err(RunError::Interrupted) } else { Ok(()) }
-    }
-
-    /// Number of failures in this session.
-    pub const fn failures(&self) -> usize {
-        self.failures
-    }
-
-    pub const fn restarts(&self) -> u32 {
-        self.restarts
-    }
-
-    /// Keeps a warning until the session reports and stores it.
-    pub fn warn(&mut self, warning: Warning) {
-        self.warnings.push(warning);
-    }
-
-    pub fn take_warnings(&mut self) -> Vec<Warning> {
-        std::mem::take(&mut self.warnings)
-    }
-
-    /// Adds time of blocks in which stacks were sampled.
-    pub fn add_profiled(&mut self, time: Nanos) {
-        self.profiled += time;
-    }
-
-    /// Time of blocks in which stacks were sampled in this session.
-    pub const fn profiled(&self) -> Nanos {
-        self.profiled
     }
 
     pub fn report(&self, event: RunEvent<'_>) {

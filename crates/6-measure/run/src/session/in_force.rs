@@ -269,7 +269,7 @@ impl Session<'_> {
         let servers: Vec<Settings<'_>> = instances
             .iter()
             .filter_map(|one| {
-                Settings::of(&one.candidate, Some(*one).filter(|one| one.version().is_some()))
+                Settings::of(&one.candidate, Some(*one).filter(|one| one.opened.is_some()))
             })
             .collect();
         refuse_ignored(&servers)?;

@@ -22,8 +22,8 @@ use crate::instance::data::DataLocation;
 use crate::instance::{Instance, data};
 use crate::plan::cases::instance_count;
 use crate::record::Phase;
+use crate::session::Session;
 use crate::session::progress::{InsertPlace, RunEvent};
-use crate::session::{MeasurementEnd, Session};
 
 /// Why a step is not complete.
 enum StepError {
@@ -53,14 +53,14 @@ impl From<ResultsError> for StepError {
 }
 
 impl Session<'_> {
-    /// Runs all steps that are not done.
+    /// Runs all steps that are not done. Returns false if some candidate failed.
     pub(super) fn run_insert_benchmark(
         &mut self,
         context: &RunContext<'_>,
         benchmark: &InsertBenchmark,
         candidates: &[ResolvedCandidate],
-    ) -> Result<MeasurementEnd, RunError> {
-        let mut end = MeasurementEnd::Complete;
+    ) -> Result<bool, RunError> {
+        let mut is_complete = true;
         for repeat in 0..benchmark.repeats {
             let order = repeat_order(self.experiment.seed, repeat, candidates.len());
             for (position, number) in (0..).zip(order) {
@@ -68,14 +68,14 @@ impl Session<'_> {
                 let candidate = &candidates[number];
                 let one = CandidateRepeat { benchmark, repeat, position, number, candidate };
                 if !self.run_repeat(context, one)? {
-                    end = MeasurementEnd::Incomplete;
+                    is_complete = false;
                     self.remove_unusable_data(context, one)?;
                 } else if !(self.options.keep_data && one.is_last_repeat()) {
                     one.remove(context)?;
                 }
             }
         }
-        Ok(end)
+        Ok(is_complete)
     }
 
     /// Runs all steps of one candidate in one repeat that are not done. Returns whether they are complete; the others
@@ -250,7 +250,7 @@ impl Session<'_> {
         };
         let recorder = &mut self.recorder;
         recorder.report(RunEvent::InsertStep { at, task: &step.task });
-        let request = InsertStep { step: number as u32, repeat, data: instance.files() };
+        let request = InsertStep { step: number as u32, repeat, data: instance.location.files() };
         let measured = instance.insert_step(request, |second| {
             recorder.results.add_insert_second(id, &second)?;
             recorder.report(RunEvent::InsertSecond { at, task: &step.task, second: &second });

@@ -48,7 +48,8 @@ impl Session<'_> {
         self.check_settings_in_force(&instances.iter().collect::<Vec<_>>(), compared)?;
         self.check_statements(&mut instances)?;
         self.starts.add(false, clock::monotonic() - starting, 1);
-        self.record.counting = instances.iter().map(|one| one.counting().cloned()).collect();
+        self.record.counting =
+            instances.iter().map(|one| one.opened.as_ref()?.counting.clone()).collect();
         self.recorder.results.update_session(&self.record)?;
         let states = self.store_state_snapshots(&mut instances, "at the start of the session")?;
         self.warn_of_small_data(&instances, &states)?;
@@ -125,7 +126,7 @@ impl Session<'_> {
         for pass in 0.. {
             let (began, measured) =
                 (clock::monotonic(), BlockTimes::of(&self.state.histories).time);
-            let (restarts, profiled) = (self.recorder.restarts(), self.recorder.profiled());
+            let (restarts, profiled) = (self.recorder.restarts, self.recorder.profiled);
             let Some(first_left) = runs.iter().find(|run| !run.is_complete()) else { break };
             let restores = pass > 0 && alone && self.keeps_copy(first_left.first().case);
             if pass > 0 {
@@ -157,7 +158,7 @@ impl Session<'_> {
                 let histories = &mut self.state.histories;
                 let measured =
                     run.measure_start(time_after, instances, histories, &mut self.recorder);
-                let warnings = self.recorder.take_warnings();
+                let warnings = std::mem::take(&mut self.recorder.warnings);
                 self.warn_once(warnings)?;
                 let interrupted = matches!(measured, Err(RunError::Interrupted));
                 if !interrupted {
@@ -183,10 +184,10 @@ impl Session<'_> {
                 self.store_elapsed()?;
                 self.report_left(all, false);
             }
-            let restarts = self.recorder.restarts() - restarts;
+            let restarts = self.recorder.restarts - restarts;
             if restarts > 0 {
                 let measured = BlockTimes::of(&self.state.histories).time - measured;
-                let measured = measured + (self.recorder.profiled() - profiled);
+                let measured = measured + (self.recorder.profiled - profiled);
                 let is_first = self.starts.count() == 1;
                 let time = (clock::monotonic() - began).saturating_sub(measured);
                 let writes = runs[0].first().case.microbenchmark.writes();

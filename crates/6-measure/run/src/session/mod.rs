@@ -39,8 +39,7 @@ use crate::session::extension::Extension;
 use crate::session::progress::{Outcome, RunEvent};
 use crate::session::resume::RunState;
 use crate::session::stored_run::{
-    RemovedSchemas, StoredData, open_stored_run, register, remove_loaded, remove_schemas,
-    remove_used_schemas,
+    StoredData, open_stored_run, register, remove_loaded, remove_schemas, remove_used_schemas,
 };
 use crate::training::PgoTrainer;
 
@@ -109,14 +108,6 @@ fn unless_removed(directory: &Path, done: Result<Outcome, RunError>) -> Result<O
         Ok(false) => Err(ResultsError::Gone(directory.to_owned()).into()),
         _ => done,
     }
-}
-
-/// How measuring ended.
-enum MeasurementEnd {
-    /// Everything is measured, except candidates that failed in a microbenchmark.
-    Complete,
-    /// Some candidate failed in the insert benchmark.
-    Incomplete,
 }
 
 /// How long it took to start all instances, with stopping them and settling their data: time and count, after reads and
@@ -224,11 +215,10 @@ impl<'a> Session<'a> {
         }
         let had_data = !StoredData::of(context.directory.path()).places.is_empty();
         let end = self.load_and_measure(&context, candidates);
-        let is_needed = matches!(end, Ok(MeasurementEnd::Complete) | Err(RunError::Interrupted));
+        let is_needed = matches!(end, Ok(true) | Err(RunError::Interrupted));
         if !is_needed && !options.keep_data {
             // A resumed run could not use them.
-            let removed = remove_used_schemas(&context);
-            if removed == RemovedSchemas::All || (removed == RemovedSchemas::Used && !had_schemas) {
+            if remove_used_schemas(&context, had_schemas) {
                 self.recorder.results.set_may_have_schemas(false)?;
             }
             let is_refused = matches!(end, Err(RunError::Settings(_) | RunError::Statements(_)));
@@ -243,8 +233,8 @@ impl<'a> Session<'a> {
         }
         let text = || self.recorder.results.reader().and_then(|run| run.experiment_text());
         let end = end.map_err(|error| with_lines(error, &text().unwrap_or_default()));
-        if let MeasurementEnd::Incomplete = end? {
-            return Ok(Outcome::Complete { failures: self.recorder.failures() });
+        if !end? {
+            return Ok(Outcome::Complete { failures: self.recorder.failures });
         }
         if let Some(local) = context.local.filter(|_| !options.keep_data) {
             local.remove_all()?;
@@ -312,12 +302,13 @@ impl<'a> Session<'a> {
         Ok(hosts)
     }
 
-    /// Loads the data and measures everything that is not done.
+    /// Loads the data and measures everything that is not done. Returns false if some candidate failed in the insert
+    /// benchmark.
     fn load_and_measure(
         &mut self,
         context: &RunContext<'_>,
         candidates: Vec<ResolvedCandidate>,
-    ) -> Result<MeasurementEnd, RunError> {
+    ) -> Result<bool, RunError> {
         let experiment = self.experiment;
         self.loading_began = clock::monotonic();
         if experiment.insert_benchmark.is_none() {
@@ -335,7 +326,7 @@ impl<'a> Session<'a> {
             Some(benchmark) => self.run_insert_benchmark(context, benchmark, &candidates),
             None => {
                 self.run_microbenchmarks(context, candidates)?;
-                Ok(MeasurementEnd::Complete)
+                Ok(true)
             }
         });
         measured.unwrap_or_else(|error| {
@@ -349,7 +340,7 @@ impl<'a> Session<'a> {
             self.remove_schemas()?;
             data::remove(self.recorder.results.directory())?;
         }
-        Ok(Outcome::Complete { failures: self.recorder.failures() })
+        Ok(Outcome::Complete { failures: self.recorder.failures })
     }
 
     /// Removes the run's schemas from existing servers, unless none are left.
@@ -409,10 +400,10 @@ impl<'a> Session<'a> {
     fn store_reported(&mut self, number: usize, instance: &Instance) -> Result<(), RunError> {
         let with_settings = candidate_record::with_settings(self.experiment);
         let record = self.state.candidates.get_mut(number);
-        let (Some(record), Some(version)) = (record, instance.version()) else { return Ok(()) };
-        let settings = instance.settings().filter(|_| with_settings).unwrap_or_default();
+        let (Some(record), Some(opened)) = (record, &instance.opened) else { return Ok(()) };
+        let settings: &[_] = if with_settings { &opened.options } else { &[] };
         let before = record.clone();
-        let warning = candidate_record::update(record, version, settings);
+        let warning = candidate_record::update(record, &opened.version, settings);
         if *record != before {
             self.recorder.results.update_candidate(number as u32, record)?;
         }

@@ -398,29 +398,20 @@ pub(crate) fn remove_schemas(
     removed.collect()
 }
 
-/// Which schemas are removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RemovedSchemas {
-    All,
-    /// Those that this session used, and no others.
-    Used,
-    NotAll,
-}
-
 /// Removes the schemas that this session used. Errors are logged only: a resumed run and
-/// [`clean_run`] report them.
-pub(crate) fn remove_used_schemas(context: &RunContext<'_>) -> RemovedSchemas {
-    let mut removed = RemovedSchemas::All;
+/// [`clean_run`] report them. Returns whether none are left; others may be left if earlier sessions `had_schemas`.
+pub(crate) fn remove_used_schemas(context: &RunContext<'_>, had_schemas: bool) -> bool {
+    let mut is_none_left = true;
     for one in on_existing_servers(context.experiment) {
         let name = one.name.clone();
         if !context.used_schemas.borrow().contains(&name) {
-            removed = if removed == RemovedSchemas::All { RemovedSchemas::Used } else { removed };
+            is_none_left &= !had_schemas;
         } else if let Err(error) = remove_schema(context, one) {
             tracing::info!(candidate = name, %error, "cannot remove its tables");
-            removed = RemovedSchemas::NotAll;
+            is_none_left = false;
         }
     }
-    removed
+    is_none_left
 }
 
 fn remove_schema(

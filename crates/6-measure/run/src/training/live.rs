@@ -14,8 +14,7 @@ use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, SliceError, running};
 use crate::measure::slice_history::SliceHistory;
-use crate::plan::cases::warmup_time;
-use crate::plan::cases::{MicrobenchmarkCase, pace, slice_length};
+use crate::plan::cases::{MicrobenchmarkCase, blocks_of_warmup, slice_length, warmup_time};
 use crate::record::{Phase, Recorder};
 
 /// The shortest slice of the warm-up: shorter ones would mostly be overhead.
@@ -205,15 +204,9 @@ impl LiveTraining<'_> {
     fn block_plan(&self, warmup: Warmup, first_block: u32) -> BlockPlan {
         let experiment = self.context.experiment;
         BlockPlan {
-            seed: experiment.seed,
-            microbenchmark: self.id,
-            first_block,
             warmup_blocks: warmup.blocks,
-            warmup_time: Nanos::ZERO,
-            counted_blocks: 0,
             clients: self.case.clients,
-            slice: warmup.slice,
-            pace: pace(&experiment.schedule),
+            ..blocks_of_warmup(experiment, self.id, first_block, warmup.slice)
         }
     }
 }
