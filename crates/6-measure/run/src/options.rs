@@ -12,6 +12,7 @@ use dbdyno_worker::{WorkerError, WorkerHandle};
 use crate::session::progress::Progress;
 
 /// The parameters of a session in addition to the experiment.
+#[derive(Clone)]
 pub struct Options<'a> {
     pub worker: WorkerProgram,
     /// The build cache; `None` for the user's cache directory.

@@ -4,32 +4,28 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use dbdyno_builds::{BuildError, Fingerprint, ProblemKind};
-use dbdyno_results::{FailureRecord, RunDirectory, RunReader};
+use dbdyno_results::{FailureRecord, ResultsError, RunDirectory, RunReader};
 use dbdyno_spec::experiment::Experiment;
+use dbdyno_units::Nanos;
 use jiff::{Timestamp, Unit};
 
 use super::BisectError;
-use super::judgement::{MOST_EXTENSIONS, StepFigures};
+use super::judgement::MOST_EXTENSIONS;
 use crate::building::build_candidates_in;
 use crate::error::RunError;
 use crate::instance::data;
 use crate::options::Options;
+use crate::plan::cases::{MicrobenchmarkCase, cases, slice_length};
+use crate::plan::stopping_rule::{Figures, StoppingRule};
 use crate::session::progress::{Outcome, Progress, RunEvent};
 use crate::session::{continue_run, extend_run, start_run};
 
 /// How measuring a step ended.
 pub(crate) enum Measured<T> {
     /// With a decision.
-    Decided(T, StepFigures),
+    Decided(T, Figures),
     /// Without one, although it was measured for the longest time.
-    Undecided(StepFigures),
-    Failed(String),
-}
-
-/// How building a step ended.
-pub(crate) enum Built {
-    /// With these builds, by candidate.
-    Complete(Vec<Fingerprint>),
+    Undecided(Figures),
     Failed(String),
 }
 
@@ -47,23 +43,21 @@ pub(crate) struct StepRun<'a> {
 
 impl StepRun<'_> {
     /// Builds the candidates before there is a run directory, so that a commit that cannot be built
-    /// leaves none.
-    pub fn build(&self) -> Result<Built, BisectError> {
+    /// leaves none. Returns the builds, by candidate, or why the candidate in question cannot be built.
+    pub fn build(&self) -> Result<Result<Vec<Fingerprint>, String>, BisectError> {
         match build_candidates_in(&self.scratch, self.experiment, &self.options_now()) {
-            Ok(builds) => {
-                Ok(Built::Complete(builds.iter().map(|built| built.build.fingerprint).collect()))
-            }
+            Ok(builds) => Ok(Ok(builds.iter().map(|built| built.build.fingerprint).collect())),
             Err(_) if self.options.worker.cancel.load(Ordering::Relaxed) => {
                 Err(BisectError::Interrupted)
             }
-            Err(error) => self.failure(error).map(Built::Failed),
+            Err(error) => self.failure(error).map(Err),
         }
     }
 
     /// Starts or resumes the run, and doubles its measuring time until `decide` has a decision.
     pub fn measure<T>(
         &self,
-        decide: impl Fn(&StepFigures) -> Option<T>,
+        decide: impl Fn(&Figures) -> Option<T>,
     ) -> Result<Measured<T>, BisectError> {
         if !self.exists() {
             let text = format!(
@@ -81,17 +75,20 @@ impl StepRun<'_> {
             }
         }
         loop {
-            let figures = StepFigures::read(&self.directory, self.experiment)?;
-            if let Some(failure) = figures.failures.first() {
+            let run = RunReader::open(&self.directory)?;
+            let (failures, extensions) = (run.failures()?, run.extensions()?);
+            let figures = figures_of(&run, self.experiment)?;
+            drop(run);
+            if let Some(failure) = failures.iter().find(|failure| failure.is_invalidating()) {
                 return self.failed(failure).map(Measured::Failed);
             }
             if let Some(decision) = decide(&figures) {
                 return Ok(Measured::Decided(decision, figures));
             }
-            if figures.extensions >= MOST_EXTENSIONS {
+            if extensions >= MOST_EXTENSIONS {
                 return Ok(Measured::Undecided(figures));
             }
-            let more = figures.time();
+            let more: Nanos = figures.rules.iter().map(StoppingRule::time).sum();
             (self.options.progress)(RunEvent::BisectStep(format!(
                 "  not decided yet: measuring {more} more"
             )));
@@ -149,17 +146,20 @@ impl StepRun<'_> {
     }
 }
 
+fn figures_of(run: &RunReader, experiment: &Experiment) -> Result<Figures, ResultsError> {
+    let cases = cases(experiment);
+    let schedule = &experiment.schedule;
+    let rule = |(id, case): (u32, &MicrobenchmarkCase)| {
+        let slice = slice_length(schedule, &case.microbenchmark);
+        Ok(StoppingRule::of(&run.slices(id)?, schedule, slice))
+    };
+    let rules = (0..).zip(&cases).map(rule).collect::<Result<_, ResultsError>>()?;
+    Ok(Figures::of(cases, rules, &run.candidates()?))
+}
+
 /// The options of a step, with another receiver of events.
-pub(crate) fn with_progress<'a>(options: &Options<'_>, progress: Progress<'a>) -> Options<'a> {
-    Options {
-        worker: options.worker.clone(),
-        cache: options.cache.clone(),
-        trust: options.trust,
-        keep_data: false,
-        progress,
-        version: options.version.clone(),
-        now: options.now.clone(),
-    }
+pub(crate) fn with_progress<'a>(options: &Options<'a>, progress: Progress<'a>) -> Options<'a> {
+    Options { keep_data: false, progress, ..options.clone() }
 }
 
 /// The current time, RFC 3339.

@@ -162,30 +162,20 @@ fn start_or_continue(
         directory.write(&record)?;
         (directory, record, range)
     };
-    let filter = EventFilter::default();
+    // Leaves out what each step would repeat: warnings about the machine, and cached builds.
+    let has_warned = AtomicBool::new(false);
     let progress = |event: RunEvent<'_>| {
-        if filter.passes(&event) {
+        let is_repeated = match &event {
+            RunEvent::Warnings(_) => has_warned.swap(true, Ordering::Relaxed),
+            RunEvent::Build(event) => matches!(event, dbdyno_builds::Event::Cached { .. }),
+            _ => false,
+        };
+        if !is_repeated {
             (options.progress)(event);
         }
     };
     let options = &with_progress(options, &progress);
     Bisect { subject, text: request.text, options, directory, record, range }.run()
-}
-
-/// Leaves out what each step would repeat: warnings about the machine, and cached builds.
-#[derive(Default)]
-struct EventFilter {
-    has_warned: AtomicBool,
-}
-
-impl EventFilter {
-    fn passes(&self, event: &RunEvent<'_>) -> bool {
-        match event {
-            RunEvent::Warnings(_) => !self.has_warned.swap(true, Ordering::Relaxed),
-            RunEvent::Build(event) => !matches!(event, dbdyno_builds::Event::Cached { .. }),
-            _ => true,
-        }
-    }
 }
 
 /// The commits between two revisions.

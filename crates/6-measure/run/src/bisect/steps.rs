@@ -10,8 +10,8 @@ use dbdyno_stats::Side;
 use dbdyno_types::Metric;
 
 use super::BisectError;
-use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, StepFigures, StepRatios, largest_difference};
-use super::measuring::{Built, Measured, StepRun};
+use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, StepRatios, largest_difference};
+use super::measuring::{Measured, StepRun};
 use super::record::{
     BisectDirectory, BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord,
     RatioRecord, StepRecord, StepVerdict,
@@ -21,7 +21,7 @@ use super::subject::Subject;
 use crate::instance::data;
 use crate::options::Options;
 use crate::plan::cases::is_read_after_writes;
-use crate::plan::stopping_rule::Figures as _;
+use crate::plan::stopping_rule::Figures;
 use crate::session::progress::RunEvent;
 
 /// The names of the candidates in the run of a step; a midpoint's is its commit.
@@ -161,15 +161,11 @@ impl Bisect<'_> {
         let commits = [(NAMES[0], good.commit.as_str()), (NAMES[1], bad.commit.as_str())];
         let experiment = self.subject.at(&commits, request.microbenchmark.as_deref());
         let run = self.run_of(ENDS, &experiment, None);
-        match run.build()? {
-            Built::Complete(builds) => {
-                if let [good, bad, ..] = builds[..]
-                    && good == bad
-                {
-                    return Err(Halt::Result(BisectResult::SameBuild { build: good }));
-                }
-            }
-            Built::Failed(reason) => return Err(failed(NAMES[1], reason)),
+        let builds = run.build()?.map_err(|reason| failed(NAMES[1], reason))?;
+        if let [good, bad, ..] = builds[..]
+            && good == bad
+        {
+            return Err(Halt::Result(BisectResult::SameBuild { build: good }));
         }
         let measured = run.measure(|figures| {
             let rows: Vec<_> = (0..figures.cases.len())
@@ -239,7 +235,7 @@ impl Bisect<'_> {
             }
         };
         let build = match run.build()? {
-            Built::Complete(builds) => {
+            Ok(builds) => {
                 if let Some((build, verdict, other)) = self.same_build(&builds) {
                     return Ok(not_measured(
                         verdict,
@@ -249,7 +245,7 @@ impl Bisect<'_> {
                 }
                 builds.get(MIDPOINT as usize).copied()
             }
-            Built::Failed(reason) => return Ok(not_measured(StepVerdict::Skipped, None, reason)),
+            Err(reason) => return Ok(not_measured(StepVerdict::Skipped, None, reason)),
         };
         let measured = run.measure(|figures| {
             let ratios = StepRatios {
@@ -355,10 +351,7 @@ impl Bisect<'_> {
             Experiment { profile, ..self.subject.at(&commits, Some(&judged.microbenchmark)) };
         let metric = judged.metric;
         let run = self.run_of(directory, &experiment, None);
-        match run.build()? {
-            Built::Complete(_) => {}
-            Built::Failed(reason) => return Err(failed(commit.short(), reason)),
-        }
+        run.build()?.map_err(|reason| failed(commit.short(), reason))?;
         let measured = run.measure(|figures| {
             let estimate = figures.estimate(0, metric, BAD)?;
             let side = estimate.difference(figures.noise_floor(0, metric))?;
@@ -421,7 +414,7 @@ fn failed(candidate: &str, reason: String) -> Halt {
 }
 
 /// The figure of bad in a microbenchmark; `None` with too few blocks.
-fn figure_of(figures: &StepFigures, case: usize) -> Option<FigureRecord> {
+fn figure_of(figures: &Figures, case: usize) -> Option<FigureRecord> {
     let metric = figures.trusted_metric(case, BAD);
     let estimate = figures.estimate(case, metric, BAD)?;
     Some(FigureRecord {

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use dbdyno_results::SliceRecord;
+use dbdyno_results::{CandidateRecord, Role, SliceRecord};
 use dbdyno_spec::experiment::Schedule;
 use dbdyno_stats::{
     ControlRow, Estimate, NoiseFloor, Point, Weight, contrast, paired_ratios,
     restarts_with_interval,
 };
 use dbdyno_types::{Metric, Work};
-use dbdyno_units::Nanos;
+use dbdyno_units::{Nanos, Share};
 
 use crate::plan::cases::MicrobenchmarkCase;
 
@@ -246,32 +246,47 @@ const fn per_candidate(time: Nanos, candidates: &[u32]) -> u64 {
 }
 
 /// The figures of a run.
-pub(crate) trait Figures {
-    fn cases(&self) -> &[MicrobenchmarkCase];
-
-    fn rule(&self, case: usize) -> &StoppingRule;
-
+pub(crate) struct Figures {
+    pub cases: Vec<MicrobenchmarkCase>,
+    /// By case.
+    pub rules: Vec<StoppingRule>,
     /// Whether it is a server, by candidate.
-    fn is_server(&self) -> &[bool];
+    pub is_server: Vec<bool>,
+    pub control: Option<u32>,
+}
 
-    fn control(&self) -> Option<u32>;
+impl Figures {
+    pub fn of(
+        cases: Vec<MicrobenchmarkCase>,
+        rules: Vec<StoppingRule>,
+        candidates: &[CandidateRecord],
+    ) -> Self {
+        let is_server = candidates.iter().map(|one| !one.is_embedded()).collect();
+        let control = candidates.iter().position(|one| one.role == Role::Control);
+        Self { cases, rules, is_server, control: control.map(|number| number as u32) }
+    }
 
     /// The ratio of a candidate to the baseline; `None` with too few blocks.
-    fn estimate(&self, case: usize, metric: Metric, candidate: u32) -> Option<Estimate> {
-        self.rule(case).estimate_of(metric, candidate, self.is_server())
+    pub fn estimate(&self, case: usize, metric: Metric, candidate: u32) -> Option<Estimate> {
+        self.rules[case].estimate_of(metric, candidate, &self.is_server)
+    }
+
+    /// A contrast of candidates; `None` with too few blocks.
+    pub fn contrast(&self, case: usize, metric: Metric, weights: &[Weight]) -> Option<Estimate> {
+        self.rules[case].contrast_of(metric, weights, &self.is_server)
     }
 
     /// The ratio of the control to the baseline; `None` with too few blocks.
-    fn control_estimate(&self, case: usize, metric: Metric) -> Option<Estimate> {
-        self.estimate(case, metric, self.control()?)
+    pub fn control_estimate(&self, case: usize, metric: Metric) -> Option<Estimate> {
+        self.estimate(case, metric, self.control?)
     }
 
     /// The metric to trust for a candidate.
-    fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
-        let is_server = |number: u32| self.is_server().get(number as usize) == Some(&true);
+    pub fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
+        let is_server = |number: u32| self.is_server.get(number as usize) == Some(&true);
         let on_server = is_server(0) || is_server(candidate);
         let cpu_is_known = || self.estimate(case, Metric::Cpu, candidate).is_some();
-        let MicrobenchmarkCase { microbenchmark, clients } = &self.cases()[case];
+        let MicrobenchmarkCase { microbenchmark, clients } = &self.cases[case];
         let writes = microbenchmark.writes();
         // No throughput is known to be that of the load generator.
         let work = Work { writes, clients: *clients, on_server, client_bound: false };
@@ -279,14 +294,19 @@ pub(crate) trait Figures {
     }
 
     /// The noise floor of the run; `None` without a control.
-    fn noise_floor_of_run(&self, metric: Metric) -> Option<NoiseFloor> {
+    pub fn noise_floor_of_run(&self, metric: Metric) -> Option<NoiseFloor> {
         let control = |(case, of): (usize, &MicrobenchmarkCase)| {
             let microbenchmark = of.microbenchmark.name.clone();
             Some(ControlRow { microbenchmark, estimate: self.control_estimate(case, metric)? })
         };
-        let controls: Vec<ControlRow> =
-            self.cases().iter().enumerate().filter_map(control).collect();
+        let controls: Vec<ControlRow> = self.cases.iter().enumerate().filter_map(control).collect();
         NoiseFloor::of(&controls)
+    }
+
+    /// The noise floor of a microbenchmark; `None` with too few blocks of the control.
+    pub fn noise_floor(&self, case: usize, metric: Metric) -> Option<Share> {
+        let own = self.control_estimate(case, metric).map(|estimate| estimate.median);
+        self.noise_floor_of_run(metric).map(|floor| floor.for_row(own))
     }
 }
 

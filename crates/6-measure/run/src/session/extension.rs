@@ -6,9 +6,8 @@ use dbdyno_results::ExtensionRecord;
 use dbdyno_types::Metric;
 use dbdyno_units::Nanos;
 
-use crate::measure::slice_history::SliceHistory;
-use crate::plan::cases::{MicrobenchmarkCase, is_read_after_writes};
-use crate::plan::stopping_rule::{Figures, StoppingRule};
+use crate::plan::cases::is_read_after_writes;
+use crate::plan::stopping_rule::Figures;
 
 #[derive(Debug)]
 pub(crate) struct Extension {
@@ -18,13 +17,9 @@ pub(crate) struct Extension {
 
 /// Data for planning an extension.
 pub(crate) struct Measured<'a> {
-    pub cases: &'a [MicrobenchmarkCase],
-    pub histories: &'a [SliceHistory],
+    pub figures: Figures,
     /// The candidates' numbers, without the baseline and the control.
     pub candidates: &'a [u32],
-    pub control: Option<u32>,
-    /// Whether it is a server, by candidate.
-    pub is_server: &'a [bool],
     /// The shortest time that is worth a start, by case.
     pub shortest: &'a [Nanos],
 }
@@ -48,6 +43,7 @@ impl Extension {
     /// Reads after writes need data that was written to, and the data of a complete run is gone. They
     /// are extended only if there is time to repeat the writes before them as long as before.
     pub fn plan(more: Nanos, measured: &Measured<'_>) -> Result<Self, String> {
+        let cases = &measured.figures.cases;
         let mut open = measured.open(true);
         let undecided = !open.is_empty();
         if !undecided {
@@ -57,9 +53,9 @@ impl Extension {
             return Err("no microbenchmark has an interval that could become narrower".to_owned());
         }
         let (after_writes, others): (Vec<Open>, Vec<Open>) =
-            open.iter().copied().partition(|one| is_read_after_writes(measured.cases, one.case));
-        let writes: BTreeMap<usize, Nanos> = (0..measured.cases.len())
-            .filter(|case| measured.cases[*case].microbenchmark.writes())
+            open.iter().copied().partition(|one| is_read_after_writes(cases, one.case));
+        let writes: BTreeMap<usize, Nanos> = (0..cases.len())
+            .filter(|case| cases[*case].microbenchmark.writes())
             .map(|case| (case, measured.time(case)))
             .collect();
         let repeated: Nanos = writes.values().copied().sum();
@@ -87,7 +83,7 @@ impl Extension {
         additional.retain(|case, time| *time >= measured.shortest[*case] || Some(*case) == widest);
         let goal = |(case, time): (&usize, &Nanos)| (*case as u32, measured.time(*case) + *time);
         let goals: BTreeMap<u32, Nanos> = additional.iter().map(goal).collect();
-        let of = measured.cases.len();
+        let of = cases.len();
         let mut summary = format!("{} of {of} microbenchmarks by {more}", goals.len());
         if undecided {
             summary.push_str(", only those without a difference");
@@ -101,57 +97,41 @@ impl Extension {
     }
 }
 
-impl Figures for Measured<'_> {
-    fn cases(&self) -> &[MicrobenchmarkCase] {
-        self.cases
-    }
-
-    fn rule(&self, case: usize) -> &StoppingRule {
-        &self.histories[case].rule
-    }
-
-    fn is_server(&self) -> &[bool] {
-        self.is_server
-    }
-
-    fn control(&self) -> Option<u32> {
-        self.control
-    }
-}
-
 impl Measured<'_> {
     /// The cases with an interval; with `undecided`, those with a candidate for which no difference
     /// was found.
     fn open(&self, undecided: bool) -> Vec<Open> {
-        let [qps, cpu] = [Metric::Qps, Metric::Cpu].map(|metric| self.noise_floor_of_run(metric));
+        let figures = &self.figures;
+        let [qps, cpu] =
+            [Metric::Qps, Metric::Cpu].map(|metric| figures.noise_floor_of_run(metric));
         let differs = |case: usize, candidate: u32, metric: Metric| {
             let floor = match metric {
                 Metric::Qps => &qps,
                 Metric::Cpu => &cpu,
             };
-            let own = self.control_estimate(case, metric).map(|estimate| estimate.median);
-            let estimate = self.estimate(case, metric, candidate);
+            let own = figures.control_estimate(case, metric).map(|estimate| estimate.median);
+            let estimate = figures.estimate(case, metric, candidate);
             let floor = floor.as_ref().map(|floor| floor.for_row(own));
             estimate.is_some_and(|estimate| estimate.difference(floor).is_some())
         };
         let width = |case: usize| {
             let of = |candidate: &u32| {
-                let metric = self.trusted_metric(case, *candidate);
+                let metric = figures.trusted_metric(case, *candidate);
                 // A difference of throughput is a result, too.
                 let found =
                     differs(case, *candidate, metric) || differs(case, *candidate, Metric::Qps);
-                let estimate = self.estimate(case, metric, *candidate)?;
+                let estimate = figures.estimate(case, metric, *candidate)?;
                 (!undecided || !found).then(|| estimate.half_width().as_fraction())
             };
             self.candidates.iter().filter_map(of).max_by(f64::total_cmp)
         };
-        (0..self.cases.len())
+        (0..figures.cases.len())
             .filter_map(|case| Some(Open { case, width: width(case)?, time: self.time(case) }))
             .collect()
     }
 
     fn time(&self, case: usize) -> Nanos {
-        self.histories[case].rule.time()
+        self.figures.rules[case].time()
     }
 }
 
@@ -192,6 +172,8 @@ mod tests {
     use dbdyno_workloads::catalog::Catalog;
 
     use super::*;
+    use crate::plan::cases::MicrobenchmarkCase;
+    use crate::plan::stopping_rule::StoppingRule;
     use crate::plan::stopping_rule::tests::SCHEDULE;
 
     fn open(case: usize, width: f64) -> Open {
@@ -220,13 +202,13 @@ mod tests {
         assert_eq!(seconds(&divided), [(0, 15.0), (1, 15.0)]);
     }
 
-    /// A history of 20 blocks of 0.1 s in total, with this ratio and spread.
-    fn history(ratio: f64, spread: f64) -> SliceHistory {
-        history_with_cpu(ratio, spread, None)
+    /// The rule after 20 blocks of 0.1 s in total, with this ratio and spread.
+    fn rule(ratio: f64, spread: f64) -> StoppingRule {
+        rule_with_cpu(ratio, spread, None)
     }
 
     /// The same on servers whose CPU time per statement has this ratio and spread.
-    fn history_with_cpu(ratio: f64, spread: f64, cpu: Option<(f64, f64)>) -> SliceHistory {
+    fn rule_with_cpu(ratio: f64, spread: f64, cpu: Option<(f64, f64)>) -> StoppingRule {
         let slices: Vec<SliceRecord> = (0..20)
             .flat_map(|block| {
                 let noise = spread * f64::from(block % 5 - 2);
@@ -254,18 +236,18 @@ mod tests {
                 })
             })
             .collect();
-        SliceHistory::of(&slices, &SCHEDULE, SCHEDULE.slice, 2)
+        StoppingRule::of(&slices, &SCHEDULE, SCHEDULE.slice)
     }
 
     fn plan(names: &[&str], ratios: &[(f64, f64)], more: Nanos) -> Result<Extension, String> {
-        let histories: Vec<SliceHistory> =
-            ratios.iter().map(|(ratio, spread)| history(*ratio, *spread)).collect();
-        plan_of(names, &histories, &[false; 2], more)
+        let rules: Vec<StoppingRule> =
+            ratios.iter().map(|(ratio, spread)| rule(*ratio, *spread)).collect();
+        plan_of(names, rules, &[false; 2], more)
     }
 
     fn plan_of(
         names: &[&str],
-        histories: &[SliceHistory],
+        rules: Vec<StoppingRule>,
         is_server: &[bool],
         more: Nanos,
     ) -> Result<Extension, String> {
@@ -278,12 +260,9 @@ mod tests {
         Extension::plan(
             more,
             &Measured {
-                cases: &cases,
-                histories,
-                candidates: &[1],
-                control: None,
-                is_server,
                 shortest: &vec![Nanos::from_millis(100); cases.len()],
+                figures: Figures { cases, rules, is_server: is_server.to_vec(), control: None },
+                candidates: &[1],
             },
         )
     }
@@ -311,18 +290,18 @@ mod tests {
     fn cpu_time_decides_for_writes_and_for_one_client_of_a_server() {
         let minute = Nanos::from_secs(60);
         let of = |names: &[&str], cpus: &[(f64, f64)]| {
-            let histories: Vec<SliceHistory> =
-                cpus.iter().map(|cpu| history_with_cpu(1.0, 0.05, Some(*cpu))).collect();
-            let extension = plan_of(names, &histories, &[true; 2], minute).unwrap();
+            let rules: Vec<StoppingRule> =
+                cpus.iter().map(|cpu| rule_with_cpu(1.0, 0.05, Some(*cpu))).collect();
+            let extension = plan_of(names, rules, &[true; 2], minute).unwrap();
             extension.record.goals.into_keys().collect::<Vec<u32>>()
         };
         // Throughput is equally uncertain everywhere.
         assert_eq!(of(&[READ, WRITE], &[(1.0, 0.01), (0.8, 0.001)]), [0]);
         assert_eq!(of(&[READ, WRITE], &[(0.8, 0.001), (1.0, 0.01)]), [1]);
         // A clear difference of throughput is a result, too.
-        let clear = history_with_cpu(0.5, 0.001, Some((1.0, 0.01)));
-        let open = history_with_cpu(1.0, 0.01, Some((1.0, 0.01)));
-        let extension = plan_of(&[WRITE, READ], &[clear, open], &[true; 2], minute).unwrap();
+        let clear = rule_with_cpu(0.5, 0.001, Some((1.0, 0.01)));
+        let open = rule_with_cpu(1.0, 0.01, Some((1.0, 0.01)));
+        let extension = plan_of(&[WRITE, READ], vec![clear, open], &[true; 2], minute).unwrap();
         assert_eq!(extension.record.goals.into_keys().collect::<Vec<u32>>(), [1]);
     }
 

@@ -17,6 +17,7 @@ use crate::measure::slice_history::SliceHistory;
 use crate::plan::cases::{
     MicrobenchmarkCase, cases, instance_count, is_read_after_writes, slice_length,
 };
+use crate::plan::stopping_rule::Figures;
 use crate::session::Session;
 use crate::session::extension::{Extension, Measured};
 use crate::session::insert_benchmark::step_count;
@@ -164,15 +165,14 @@ pub(super) fn plan_extension(
         );
         return Err(not_extendable(path, reason));
     }
-    let numbers = |roles: &[Role]| -> Vec<u32> {
+    let numbers = |role: Role| -> Vec<u32> {
         let all = (0..).zip(&state.candidates);
-        all.filter(|(_, one)| roles.contains(&one.role)).map(|(number, _)| number).collect()
+        all.filter(|(_, one)| one.role == role).map(|(number, _)| number).collect()
     };
-    let (mut candidates, control) = (numbers(&[Role::Candidate]), numbers(&[Role::Control]));
+    let mut candidates = numbers(Role::Candidate);
     if candidates.is_empty() {
-        candidates.clone_from(&control);
+        candidates = numbers(Role::Control);
     }
-    let is_server: Vec<bool> = state.candidates.iter().map(|one| !one.is_embedded()).collect();
     let cases = cases(experiment);
     let instances = instance_count(experiment) as u64;
     let block = |slice: Nanos| slice.times(instances);
@@ -180,14 +180,9 @@ pub(super) fn plan_extension(
         .iter()
         .map(|case| block(slice_length(&experiment.schedule, &case.microbenchmark)))
         .collect();
-    let measured = Measured {
-        cases: &cases,
-        histories: &state.histories,
-        candidates: &candidates,
-        control: control.first().copied(),
-        is_server: &is_server,
-        shortest: &shortest,
-    };
+    let rules = state.histories.into_iter().map(|history| history.rule).collect();
+    let figures = Figures::of(cases, rules, &state.candidates);
+    let measured = Measured { figures, candidates: &candidates, shortest: &shortest };
     Extension::plan(more, &measured).map_err(|reason| not_extendable(path, reason))
 }
 
