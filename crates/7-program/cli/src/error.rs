@@ -1,7 +1,7 @@
 //! Errors of commands, and their exit codes.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use dbdyno_audit::AuditError;
@@ -20,10 +20,6 @@ pub enum CliError {
     Experiment(String),
     #[error("error: {0}")]
     Usage(String),
-    #[error("error: {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("error: {0}")]
-    Live(#[from] LiveError),
     #[error("error: {0}")]
     Other(String),
 }
@@ -39,7 +35,7 @@ impl CliError {
 
     /// The error for an input that could not be read.
     pub fn read(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
-        move |source| Self::Read { path: path.to_owned(), source }
+        move |source| Self::Usage(format!("{}: {source}", path.display()))
     }
 
     /// The error for a file that could not be written.
@@ -53,10 +49,7 @@ impl CliError {
     }
 
     pub fn is_usage(&self) -> bool {
-        match self {
-            Self::Experiment(_) | Self::Usage(_) | Self::Read { .. } => true,
-            Self::Live(_) | Self::Other(_) => false,
-        }
+        matches!(self, Self::Experiment(_) | Self::Usage(_))
     }
 }
 
@@ -89,6 +82,7 @@ convert! {
     ClusterError if |error| matches!(error, ClusterError::Unknown(_));
     StoreError if |_| false;
     TaskError if |_| false;
+    LiveError if |_| false;
 }
 
 impl From<BisectError> for CliError {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dbdyno_relayout::Profile;
-use dbdyno_results::Role;
 use dbdyno_spec::experiment::{Candidate, Experiment, System};
 
 use crate::building::{BuiltCandidate, build, obtain_all};
@@ -36,10 +35,8 @@ pub(crate) fn resolve_all(
     let mut resolved = Vec::new();
     let parts =
         candidates.into_iter().zip(servers.into_iter().zip(releases)).zip(builds).zip(samples);
-    for (number, (((spec, (server, release)), built), samples)) in parts.enumerate() {
-        let role = if number == 0 { Role::Baseline } else { Role::Candidate };
-        let of =
-            |deployment| ResolvedCandidate::new(spec.name.clone(), role, spec.clone(), deployment);
+    for (((spec, (server, release)), built), samples) in parts {
+        let of = |deployment| ResolvedCandidate::new(experiment, spec, deployment);
         resolved.push(match (server, built) {
             (Some(server), _) => {
                 let host = hosts.of(spec)?.cloned();

@@ -49,11 +49,12 @@ pub(crate) enum Deployment {
 
 impl ResolvedCandidate {
     /// A candidate that was not compiled.
-    pub fn new(name: String, role: Role, spec: Candidate, deployment: Deployment) -> Self {
+    pub fn new(experiment: &Experiment, spec: &Candidate, deployment: Deployment) -> Self {
+        let is_baseline = spec.name == experiment.baseline;
         Self {
-            name,
-            role,
-            spec,
+            name: spec.name.clone(),
+            role: if is_baseline { Role::Baseline } else { Role::Candidate },
+            spec: spec.clone(),
             deployment,
             host: None,
             server_build: None,
@@ -86,16 +87,13 @@ impl ResolvedCandidate {
 /// The candidates on existing servers, for the removal of their schemas: without the servers'
 /// processes, which may have ended.
 pub(crate) fn on_existing_servers(experiment: &Experiment) -> Vec<ResolvedCandidate> {
-    let baseline = &experiment.baseline_candidate().name;
     let mut resolved = Vec::new();
     for spec in &experiment.candidates {
         let System::Existing(server) = &spec.system else { continue };
-        let is_baseline = spec.name == *baseline;
-        let role = if is_baseline { Role::Baseline } else { Role::Candidate };
         let server = ExistingServer { pid: None, ..server.clone() };
         let deployment = Deployment::Existing(Box::new(server));
-        let one = ResolvedCandidate::new(spec.name.clone(), role, spec.clone(), deployment);
-        if is_baseline && experiment.control {
+        let one = ResolvedCandidate::new(experiment, spec, deployment);
+        if one.role == Role::Baseline && experiment.control {
             resolved.push(one.control());
         }
         resolved.push(one);

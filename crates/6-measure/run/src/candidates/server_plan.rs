@@ -82,16 +82,16 @@ fn plan_on_host(
     plan().map(|plan| *plan).map_err(|source| RunError::server(&candidate.name, source))
 }
 
-/// The installed server of a candidate on its host; none if it is to be copied there.
+/// The plan of an installed server on its host; `None` if it is to be copied there.
 pub(crate) fn find_on_host(
     experiment: &Experiment,
     candidate: &Candidate,
     host: &HostConnection,
-) -> Result<Vec<Option<Deployment>>, RunError> {
+) -> Result<Option<Box<ServerPlan>>, RunError> {
     let server = private(candidate);
     match host.call(request(experiment, server, server.program.clone())) {
-        Ok(plan) => Ok(vec![Some(Deployment::Private(plan))]),
-        Err(error) if !error.is_lost() && hosts::installed_here(server).is_some() => Ok(Vec::new()),
+        Ok(plan) => Ok(Some(plan)),
+        Err(error) if !error.is_lost() && hosts::installed_here(server).is_some() => Ok(None),
         Err(error) => Err(RunError::server(&candidate.name, error)),
     }
 }

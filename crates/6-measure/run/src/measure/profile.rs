@@ -186,8 +186,8 @@ fn start(
     let mut sampled = vec![false; instances.len()];
     for (number, instance) in running(instances) {
         let candidate = &instance.candidate;
-        let is_reported = is_here(candidate) && !is_permitted || is_unknown(candidate);
-        if is_reported {
+        // It is reported already.
+        if candidate.host.is_none() && !is_permitted || is_unknown(candidate) {
             continue;
         }
         match instance.start_profile(profiling.frequency) {
@@ -203,10 +203,6 @@ fn failed(candidate: &str, error: &impl std::fmt::Display) -> Warning {
         what: format!("{} of {candidate}: {error}", Warning::NO_STACKS),
         advice: "everything else is measured".to_owned(),
     }
-}
-
-fn is_here(candidate: &ResolvedCandidate) -> bool {
-    candidate.host.is_none()
 }
 
 /// Whether it is an existing server whose process is not known.

@@ -84,9 +84,7 @@ impl ResolvedCandidate {
             }
         }
     }
-}
 
-impl ResolvedCandidate {
     /// The release of its private server, if the experiment names one.
     fn release(&self) -> Option<ReleaseRecord> {
         let origin = self.spec.system.release()?;

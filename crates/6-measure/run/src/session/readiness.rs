@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
-use dbdyno_builds::{Bolt, Compiler, SourceOrigin, check_compiler};
+use dbdyno_builds::{Bolt, Compiler, Release, SourceOrigin, check_compiler};
 use dbdyno_engines::server::check_settings;
 use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::{Role, Warning};
@@ -16,7 +15,7 @@ use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::{Open, SystemUnderTest};
 
 use crate::building;
-use crate::candidates::hosts::{Copying, Hosts};
+use crate::candidates::hosts::Hosts;
 use crate::candidates::server_process::{describe_on_host, describe_process};
 use crate::candidates::{Deployment, ResolvedCandidate, on_existing_servers, server_plan};
 use crate::error::RunError;
@@ -193,60 +192,45 @@ impl Readiness {
     ) {
         let release = match (building::cached(candidate), building::unpacked(candidate)) {
             (Ok(None), Some((_, origin))) => {
-                self.add(&candidate.name, format!("{origin}, fetched when the run starts"));
-                return;
+                let text = format!("{origin}, fetched when the run starts");
+                return self.add(&candidate.name, text);
             }
             (Ok(Some(release)), _) if candidate.system.host().is_some() => {
                 let host = candidate.system.host().unwrap_or_default();
                 let origin = release.origin();
                 let text = format!("{origin}, copied to host {host} when the run starts");
-                self.add(&candidate.name, text);
-                return;
+                return self.add(&candidate.name, text);
             }
             (Ok(release), _) => release,
-            (Err(error), _) => {
-                self.problems.push(error.to_string());
-                return;
-            }
+            (Err(error), _) => return self.problems.push(error.to_string()),
         };
         let found = match hosts.of(candidate) {
             Ok(Some(host)) => server_plan::find_on_host(experiment, candidate, host),
             Ok(None) => {
-                // Nothing is copied.
-                let copying = Copying { progress: &|_| {}, cancel: &AtomicBool::new(false) };
-                server_plan::find(experiment, &[candidate], &[release], hosts, copying)
+                let program = release.as_ref().map(Release::program);
+                let plan = server_plan::plan_of(experiment, candidate, program);
+                plan.map(|plan| Some(Box::new(plan)))
             }
             Err(error) => Err(error.into()),
         };
-        match found {
-            Ok(deployments) if deployments.is_empty() => {
+        let plan = match found {
+            Ok(Some(plan)) => plan,
+            Ok(None) => {
                 let host = candidate.system.host().unwrap_or_default();
                 let text = format!("installed here, copied to host {host} when the run starts");
-                self.add(&candidate.name, text);
+                return self.add(&candidate.name, text);
             }
-            Ok(deployments) => {
-                for deployment in deployments.into_iter().flatten() {
-                    let is_baseline = candidate.name == experiment.baseline;
-                    let role = if is_baseline { Role::Baseline } else { Role::Candidate };
-                    let (name, spec) = (candidate.name.clone(), candidate.clone());
-                    resolved.push(ResolvedCandidate::new(name, role, spec, deployment.clone()));
-                    if let Deployment::Private(plan) = deployment {
-                        let program = plan.installation();
-                        let path = program.program.display();
-                        let host = candidate.system.host().map(|host| format!(" on host {host}"));
-                        let host = host.unwrap_or_default();
-                        let program = format!("{path}{host}, version {}", program.version);
-                        match programs.iter_mut().find(|one| one.program == program) {
-                            Some(known) => known.candidates.push(candidate.name.clone()),
-                            None => programs.push(FoundProgram {
-                                program,
-                                candidates: vec![candidate.name.clone()],
-                            }),
-                        }
-                    }
-                }
-            }
-            Err(error) => self.problems.push(error.to_string()),
+            Err(error) => return self.problems.push(error.to_string()),
+        };
+        let program = plan.installation();
+        let path = program.program.display();
+        let host = candidate.system.host().map(|host| format!(" on host {host}"));
+        let program = format!("{path}{}, version {}", host.unwrap_or_default(), program.version);
+        resolved.push(ResolvedCandidate::new(experiment, candidate, Deployment::Private(plan)));
+        let name = candidate.name.clone();
+        match programs.iter_mut().find(|one| one.program == program) {
+            Some(known) => known.candidates.push(name),
+            None => programs.push(FoundProgram { program, candidates: vec![name] }),
         }
     }
 

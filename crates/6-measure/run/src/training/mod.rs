@@ -245,8 +245,11 @@ impl PgoTrainer<'_> {
             context.environment = environment;
         }
         let name = format!("training-{}", candidate.name);
-        let resolved =
-            ResolvedCandidate::new(name.clone(), Role::Candidate, candidate.clone(), deployment);
+        let resolved = ResolvedCandidate {
+            name: name.clone(),
+            role: Role::Candidate,
+            ..ResolvedCandidate::new(&experiment, candidate, deployment)
+        };
         let location = context.data_location(&resolved, &name);
         location.remove()?;
         let discard = || (counting.discard)().map_err(|error| target.failed(error));

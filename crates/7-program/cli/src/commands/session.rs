@@ -117,11 +117,8 @@ pub fn own_program() -> Result<PathBuf, CliError> {
 }
 
 fn existing_target(link: &Path) -> Result<PathBuf, CliError> {
-    match link.read_link() {
-        Ok(program) if program.exists() => Ok(program),
-        Ok(_) => Ok(link.to_owned()),
-        Err(source) => Err(CliError::Read { path: link.to_owned(), source }),
-    }
+    let program = link.read_link().map_err(CliError::read(link))?;
+    Ok(if program.exists() { program } else { link.to_owned() })
 }
 
 /// CPU time of scripts outside of a run, where they are only loaded and their statements listed.

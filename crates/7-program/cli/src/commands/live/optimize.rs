@@ -56,8 +56,7 @@ pub(super) fn optimize(session: &Session, args: &Optimize) -> Result<ExitCode, C
 }
 
 pub(super) fn watch(session: &Session, args: &Watch) -> Result<ExitCode, CliError> {
-    let read = |source| CliError::Read { path: args.file.clone(), source };
-    let rules = fs::read_to_string(&args.file).map_err(read)?;
+    let rules = fs::read_to_string(&args.file).map_err(CliError::read(&args.file))?;
     let rules = WatchRules::parse(&args.file.display().to_string(), &rules)
         .map_err(|problems| CliError::Experiment(problems.to_string()))?;
     let mut progress = Progress::default();
@@ -180,7 +179,7 @@ impl Session {
     fn failed(&self, args: &Optimize, error: OptimizeError) -> CliError {
         let text = error.to_string();
         match error {
-            OptimizeError::Live(error) => CliError::Live(error),
+            OptimizeError::Live(error) => error.into(),
             OptimizeError::Layout { source, left_alone, .. } => {
                 let rejected = match &source {
                     LayoutError::NothingHot { rejected, .. } => &rejected.0[..],
