@@ -10,7 +10,6 @@ use dbdyno_hosts::HostError;
 use dbdyno_machine::{CpuSet, IdlePreventerError};
 use dbdyno_results::ResultsError;
 use dbdyno_spec::experiment::{Experiment, System};
-use dbdyno_units::Bytes;
 use dbdyno_worker::WorkerError;
 use dbdyno_worker::protocol::RefusedStatement;
 
@@ -193,23 +192,6 @@ impl RunError {
 
     pub(crate) fn access(failures: &[(String, WorkerError)]) -> Self {
         Self::Other(per_candidate(failures))
-    }
-
-    /// There is not enough free disk space for the data.
-    pub(crate) fn no_space(path: &Path, needed: Bytes, free: Bytes) -> Self {
-        let path = path.display();
-        Self::Other(format!(
-            "the data needs about {needed} in {path}, but only {free} are free: free disk space, \
-             choose another disk with --out, or lower `rows` or `tables`"
-        ))
-    }
-
-    pub(crate) fn no_space_on(host: &str, path: &Path, needed: Bytes, free: Bytes) -> Self {
-        let path = path.display();
-        Self::Other(format!(
-            "host {host}: the data needs about {needed} in {path}, but only {free} are free: free disk \
-             space there, choose another disk with `directory` of the host, or lower `rows` or `tables`"
-        ))
     }
 
     /// A candidate is not what it was when the run started.

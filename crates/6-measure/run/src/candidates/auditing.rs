@@ -126,15 +126,20 @@ fn make(
     if !has_objects(build) {
         return binary(&build.artifact, database, expected);
     }
+    build_watched(objects_dir(build), &linked(build), database, expected, &throttled(watch))
+}
+
+/// Passes on progress every few seconds.
+pub fn throttled(watch: &(dyn Fn(Progress) + Sync)) -> impl Fn(Progress) + Sync {
     let last_report = Mutex::new(Instant::now());
-    build_watched(objects_dir(build), &linked(build), database, expected, &|progress| {
+    move |progress| {
         // Another thread is reporting.
         let Ok(mut last_report) = last_report.try_lock() else { return };
         if last_report.elapsed() >= PERIOD {
             *last_report = Instant::now();
             watch(progress);
         }
-    })
+    }
 }
 
 /// The directory with the objects. A library is compiled in its directory, which may have been moved.

@@ -193,46 +193,66 @@ pub(crate) fn check_space_on_hosts<'c>(
     experiment: &Experiment,
     hosts: impl Iterator<Item = &'c HostConnection>,
 ) -> Result<(), RunError> {
-    for (host, SpaceOnHost { path, needed, free }) in space_on_hosts(experiment, hosts)? {
-        if free < needed {
-            return Err(RunError::no_space_on(&host, &path, needed, free));
-        }
-    }
-    Ok(())
+    space_on_hosts(experiment, hosts)?.iter().try_for_each(Space::check)
 }
 
-/// The disk space that is needed on a host.
-pub(crate) struct SpaceOnHost {
+/// The disk space that is needed and free in a directory.
+pub(crate) struct Space {
+    /// The host with the directory; `None` for this machine.
+    pub host: Option<String>,
     pub path: PathBuf,
     pub needed: Bytes,
     pub free: Bytes,
 }
 
-/// The disk space that is needed on each of these hosts; none where the free space is unknown.
+impl Space {
+    /// The space that is needed in a directory of this machine; `None` if the free space is unknown.
+    pub fn here((path, needed): (PathBuf, Bytes)) -> Option<Self> {
+        let free = DiskFacts::of(&path)?.free;
+        Some(Self { host: None, path, needed, free })
+    }
+
+    /// Fails if there is not enough.
+    pub fn check(&self) -> Result<(), RunError> {
+        let Self { host, path, needed, free } = self;
+        if free >= needed {
+            return Ok(());
+        }
+        let need = format!(
+            "the data needs about {needed} in {}, but only {free} are free",
+            path.display()
+        );
+        Err(RunError::Other(match host {
+            None => format!(
+                "{need}: free disk space, choose another disk with --out, or lower `rows` or `tables`"
+            ),
+            Some(host) => format!(
+                "host {host}: {need}: free disk space there, choose another disk with `directory` of the \
+                 host, or lower `rows` or `tables`"
+            ),
+        }))
+    }
+}
+
+/// The disk space on each of these hosts; none where the free space is unknown.
 pub(crate) fn space_on_hosts<'c>(
     experiment: &Experiment,
     hosts: impl Iterator<Item = &'c HostConnection>,
-) -> Result<BTreeMap<String, SpaceOnHost>, HostError> {
+) -> Result<Vec<Space>, HostError> {
     let all = DiskSpace::of(experiment).on_hosts;
-    let mut spaces = BTreeMap::new();
+    let mut spaces = Vec::new();
     for host in hosts {
         let Some(needed) = all.get(host.name()).copied() else { continue };
         if let Some((path, free)) = host.call(protocol::FreeSpace())? {
-            spaces.insert(host.name().to_owned(), SpaceOnHost { path, needed, free });
+            spaces.push(Space { host: Some(host.name().to_owned()), path, needed, free });
         }
     }
     Ok(spaces)
 }
 
 fn check_each(needs: Vec<(PathBuf, Bytes)>) -> Result<(), RunError> {
-    for (path, needed) in needs {
-        // Unknown free space is no reason to refuse.
-        let Some(disk) = DiskFacts::of(&path) else { continue };
-        if disk.free < needed {
-            return Err(RunError::no_space(&path, needed, disk.free));
-        }
-    }
-    Ok(())
+    // Unknown free space is no reason to refuse.
+    needs.into_iter().filter_map(Space::here).try_for_each(|space| space.check())
 }
 
 /// The directories where a run in this directory would have its data, and the disk space that is needed

@@ -129,15 +129,22 @@ impl<'a> MicrobenchmarkRun<'a> {
         Ok(())
     }
 
-    /// Checks a complete microbenchmark.
+    /// Checks the shares of errors in a complete microbenchmark.
     pub fn check(
         &self,
         instances: &[Instance],
         histories: &[SliceHistory],
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
-        for one in self.cases {
-            self.check_error_shares(*one, instances, &histories[one.id as usize], recorder)?;
+        let allowed = self.context.experiment.checks.max_error_share;
+        for case in self.cases {
+            let errors = &histories[case.id as usize].errors;
+            for (number, (instance, errors)) in instances.iter().zip(errors).enumerate() {
+                if let Some(reason) = errors.beyond(allowed) {
+                    let failure = self.measuring(*case).failure(FailureKind::Wrong, number, reason);
+                    recorder.fail(&instance.candidate.name, &failure)?;
+                }
+            }
         }
         Ok(())
     }
@@ -294,23 +301,6 @@ impl<'a> MicrobenchmarkRun<'a> {
             for mut record in instance.take_reoptimizations() {
                 (record.candidate, record.measured_next) = (number, self.first().id);
                 recorder.optimized(&instance.candidate.name, &record)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_error_shares(
-        &self,
-        case: NumberedCase<'_>,
-        instances: &[Instance],
-        history: &SliceHistory,
-        recorder: &mut Recorder<'_>,
-    ) -> Result<(), RunError> {
-        let allowed = self.context.experiment.checks.max_error_share;
-        for (number, (instance, errors)) in instances.iter().zip(history.errors()).enumerate() {
-            if let Some(reason) = errors.beyond(allowed) {
-                let failure = self.measuring(case).failure(FailureKind::Wrong, number, reason);
-                recorder.fail(&instance.candidate.name, &failure)?;
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ pub(crate) struct SliceHistory {
     /// How long its blocks took in this session.
     pub block_times: BlockTimes,
     /// Failed and wrong statements of each candidate.
-    errors: Vec<ErrorShare>,
+    pub errors: Vec<ErrorShare>,
 }
 
 impl SliceHistory {
@@ -59,11 +59,6 @@ impl SliceHistory {
 
     pub const fn is_empty(&self) -> bool {
         self.next_block == 0
-    }
-
-    /// Failed and wrong statements of each candidate.
-    pub fn errors(&self) -> &[ErrorShare] {
-        &self.errors
     }
 }
 
@@ -167,7 +162,7 @@ mod tests {
         history.add(&row(2, 10, 1));
         assert_eq!((history.next_restart, history.next_block), (3, 11));
         assert!(!history.is_empty());
-        let [first, second] = history.errors() else { panic!("two candidates") };
+        let [first, second] = &history.errors[..] else { panic!("two candidates") };
         assert_eq!(first.beyond(Share::from_fraction(0.0)), None);
         assert!(second.beyond(Share::from_percent(39.0)).unwrap().contains("2 of 5"));
         assert_eq!(history.rule.blocks(), 0, "warm-up does not count");

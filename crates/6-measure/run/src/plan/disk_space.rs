@@ -148,16 +148,20 @@ fn shares_data(one: &System, other: &System) -> bool {
             a.page_size == b.page_size
         }
         (System::Private(a), System::Private(b)) => {
-            (a.system, a.engine, &a.program, &a.release, &a.host, a.defaults, &a.configuration)
-                == (
-                    b.system,
-                    b.engine,
-                    &b.program,
-                    &b.release,
-                    &b.host,
-                    b.defaults,
-                    &b.configuration,
-                )
+            is_same_kind(one, other)
+                && (a.defaults, &a.configuration) == (b.defaults, &b.configuration)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the data of one is probably copied from the other: few settings change the files.
+pub(crate) fn is_same_kind(one: &System, other: &System) -> bool {
+    match (one, other) {
+        (System::Sqlite { .. }, System::Sqlite { .. }) => true,
+        (System::Private(a), System::Private(b)) => {
+            (a.system, a.engine, &a.program, &a.release, &a.host)
+                == (b.system, b.engine, &b.program, &b.release, &b.host)
         }
         _ => false,
     }

@@ -15,7 +15,7 @@ use crate::plan::cases::{
     instance_count, interleaved_sets, keeps_copy, of_instances, profile_times, restarts_of_segment,
     segments, slice_length, start_range, with_warmup,
 };
-use crate::plan::disk_space::DiskSpace;
+use crate::plan::disk_space::{DiskSpace, is_same_kind};
 use crate::plan::stopping_rule::StoppingRule;
 
 /// The time if all intervals become narrow as early as possible, and if none does.
@@ -208,18 +208,6 @@ impl Costs {
             after_writes: starts(|typical| typical.restart_after_writes),
         };
         Self { start, loading: load + read }
-    }
-}
-
-/// Whether the data of one is probably copied from the other: few settings change the files.
-fn is_same_kind(one: &System, other: &System) -> bool {
-    match (one, other) {
-        (System::Sqlite { .. }, System::Sqlite { .. }) => true,
-        (System::Private(a), System::Private(b)) => {
-            (a.system, a.engine, &a.program, &a.release, &a.host)
-                == (b.system, b.engine, &b.program, &b.release, &b.host)
-        }
-        _ => false,
     }
 }
 

@@ -131,20 +131,23 @@ fn advice(by_dbdyno: bool) -> String {
     format!("set another value{}", if by_dbdyno { defaults } else { "" })
 }
 
+fn of_role<'s, 'a>(
+    servers: &'s [Settings<'a>],
+    role: Role,
+) -> impl Iterator<Item = &'s Settings<'a>> {
+    servers.iter().filter(move |one| one.candidate.role == role)
+}
+
 /// The candidates that set something without effect.
 fn same_as_baseline<'a>(servers: &[Settings<'a>]) -> Vec<SameEffect<'a>> {
-    let is = |role: Role| move |one: &&Settings<'_>| one.candidate.role == role;
-    let Some(baseline) = servers.iter().find(is(Role::Baseline)) else { return Vec::new() };
-    let candidates = servers.iter().filter(is(Role::Candidate));
+    let Some(baseline) = of_role(servers, Role::Baseline).next() else { return Vec::new() };
+    let candidates = of_role(servers, Role::Candidate);
     candidates.filter_map(|one| SameEffect::of(*one, *baseline)).collect()
 }
 
 /// Warnings about settings without effect; an error if nothing else is compared in all `compared` candidates.
 fn same_effects(servers: &[Settings<'_>], compared: usize) -> Result<Vec<Warning>, RunError> {
-    let Some(baseline) = servers.iter().find(|one| one.candidate.role == Role::Baseline).copied()
-    else {
-        return Ok(Vec::new());
-    };
+    let Some(&baseline) = of_role(servers, Role::Baseline).next() else { return Ok(Vec::new()) };
     let same = same_as_baseline(servers);
     let settings = same
         .iter()
@@ -172,10 +175,9 @@ pub(super) fn planned(candidates: &[ResolvedCandidate]) -> Result<Vec<Warning>, 
 /// A warning for each candidate with caches whose sizes differ from the baseline's although the data fits into the
 /// smaller ones.
 fn small_data(servers: &[Settings<'_>], data: Bytes, rows: u64) -> Vec<Warning> {
-    let is = |role: Role| move |one: &&Settings<'_>| one.candidate.role == role;
-    let Some(baseline) = servers.iter().find(is(Role::Baseline)) else { return Vec::new() };
+    let Some(baseline) = of_role(servers, Role::Baseline).next() else { return Vec::new() };
     let kind = |one: &Settings<'_>| (one.server.system, one.server.engine);
-    let candidates = servers.iter().filter(is(Role::Candidate));
+    let candidates = of_role(servers, Role::Candidate);
     let sizes_of = |one: &Settings<'_>| {
         let sizes = one.plan.cache_settings().filter_map(|name| {
             let size = |of: &Settings<'_>| Some(of.reported(name)?.number()? as u64);

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use dbdyno_builds::{Bolt, Compiler, Release, SourceOrigin, check_compiler};
 use dbdyno_engines::server::check_settings;
-use dbdyno_machine::facts::DiskFacts;
 use dbdyno_results::{Role, Warning};
 use dbdyno_spec::experiment::{Build, Candidate, ExistingServer, Experiment, System};
 use dbdyno_types::server::Target;
@@ -20,7 +19,7 @@ use crate::candidates::server_process::{describe_on_host, describe_process};
 use crate::candidates::{Deployment, ResolvedCandidate, on_existing_servers, server_plan};
 use crate::error::RunError;
 use crate::instance::cpus::{WaitChoice, divide_cpus};
-use crate::instance::data::{SpaceOnHost, planned_space, space_on_hosts};
+use crate::instance::data::{Space, planned_space, space_on_hosts};
 use crate::instance::opening::access_of;
 use crate::measure::profile::warning_of_permission;
 use crate::options::WorkerProgram;
@@ -277,33 +276,27 @@ impl Readiness {
     }
 
     fn disk_on_hosts(&mut self, experiment: &Experiment, hosts: &Hosts) {
-        let spaces = match space_on_hosts(experiment, hosts.all()) {
-            Ok(spaces) => spaces,
-            Err(error) => return self.problems.push(error.to_string()),
-        };
-        for (host, SpaceOnHost { path, needed, free }) in spaces {
-            let inner = path.display();
-            let label = format!("disk on {host}");
-            self.add(&label, format!("about {needed} needed, {free} free in {inner}"));
-            if free < needed {
-                let error = RunError::no_space_on(&host, &path, needed, free);
-                self.problems.push(error.to_string());
-            }
+        match space_on_hosts(experiment, hosts.all()) {
+            Ok(spaces) => spaces.iter().for_each(|space| self.space(space)),
+            Err(error) => self.problems.push(error.to_string()),
         }
     }
 
     fn disk(&mut self, experiment: &Experiment, run: &Path) {
-        for (path, needed) in planned_space(experiment, run) {
-            // Unknown free space is no problem.
-            let Some(DiskFacts { free, .. }) = DiskFacts::of(&path) else { continue };
-            if needed == Bytes::default() {
-                continue;
-            }
-            let inner = path.display();
-            self.add("disk", format!("about {needed} needed, {free} free in {inner}"));
-            if free < needed {
-                self.problems.push(RunError::no_space(&path, needed, free).to_string());
-            }
+        // Unknown free space is no problem.
+        let spaces = planned_space(experiment, run).into_iter().filter_map(Space::here);
+        for space in spaces.filter(|space| space.needed > Bytes::default()) {
+            self.space(&space);
+        }
+    }
+
+    fn space(&mut self, space: &Space) {
+        let Space { host, path, needed, free } = space;
+        let label = host.as_ref().map(|host| format!("disk on {host}"));
+        let text = format!("about {needed} needed, {free} free in {}", path.display());
+        self.add(label.as_deref().unwrap_or("disk"), text);
+        if let Err(error) = space.check() {
+            self.problems.push(error.to_string());
         }
     }
 }

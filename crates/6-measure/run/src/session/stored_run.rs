@@ -340,11 +340,10 @@ pub(crate) fn remove_data(
         // Nothing is measured: the machine may have other CPUs now.
         let cpus = chosen_cpus(experiment);
         let context = RunContext::new(experiment, Some(run), directory, worker, cpus);
-        for one in on_existing_servers(experiment) {
-            let (candidate, schema) = (one.name.clone(), describe_schemas(&one, experiment));
-            match remove_schema(&context, one) {
+        for (candidate, schemas, removed) in remove_schemas(&context) {
+            match removed {
                 Ok(SchemaRemoval::LeftAlone(reason)) => cleaned.left_alone.push(reason),
-                Ok(SchemaRemoval::Dropped) => cleaned.schemas.extend(schema),
+                Ok(SchemaRemoval::Dropped) => cleaned.schemas.extend(schemas),
                 Ok(SchemaRemoval::Absent) => {}
                 Err(error) => {
                     let text = format!("removing the tables of {candidate}: {error}");
@@ -386,16 +385,15 @@ fn describe_schemas(candidate: &ResolvedCandidate, experiment: &Experiment) -> O
     Some(format!("{schemas} at {}", server.target.address))
 }
 
-/// Removes a run's schemas from existing servers. Returns each candidate's name, its schemas, and the outcome.
+/// Removes a run's schemas from existing servers, one after another. Returns each candidate's name, its schemas, and the
+/// outcome.
 pub(crate) fn remove_schemas(
     context: &RunContext<'_>,
-) -> Vec<(String, Option<String>, Result<SchemaRemoval, WorkerError>)> {
-    let candidates = on_existing_servers(context.experiment).into_iter();
-    let removed = candidates.map(|one| {
+) -> impl Iterator<Item = (String, Option<String>, Result<SchemaRemoval, WorkerError>)> {
+    on_existing_servers(context.experiment).into_iter().map(move |one| {
         let schemas = describe_schemas(&one, context.experiment);
         (one.name.clone(), schemas, remove_schema(context, one))
-    });
-    removed.collect()
+    })
 }
 
 /// Removes the schemas that this session used. Errors are logged only: a resumed run and

@@ -3,23 +3,19 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 
 use dbdyno_audit::text::{differing_properties, sections, sections_of_difference};
 use dbdyno_audit::{
     Audit, AuditError, Expected, Progress, difference, find_files, from_json, to_json,
 };
 use dbdyno_builds::{Build, Cache, CacheDir, Variant};
-use dbdyno_run::{audit_of, expected_of, expected_of_variant};
+use dbdyno_run::{audit_of, expected_of, expected_of_variant, throttled};
 use dbdyno_text::{Paint, terminal};
 
 use crate::args;
 use crate::error::CliError;
 use crate::output;
-
-const PERIOD: Duration = Duration::from_secs(2);
 
 const COMPILE_DB: &str = "compile_commands.json";
 
@@ -145,15 +141,7 @@ fn build(
     } else {
         linked
     };
-    let told = Mutex::new(Instant::now());
-    dbdyno_audit::build_watched(directory, linked, compile_db, expected, &|progress| {
-        // Another thread is reporting.
-        let Ok(mut told) = told.try_lock() else { return };
-        if told.elapsed() >= PERIOD {
-            *told = Instant::now();
-            tell(progress);
-        }
-    })
+    dbdyno_audit::build_watched(directory, linked, compile_db, expected, &throttled(&tell))
 }
 
 /// The audit of the baseline: from JSON, or made now.

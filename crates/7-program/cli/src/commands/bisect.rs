@@ -28,9 +28,7 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
     if args.profile {
         experiment.profile.get_or_insert_default();
     }
-    if let Some(file) = &args.export_json {
-        export_file::check(file)?;
-    }
+    export_file::check_all(&[&args.export_json])?;
     let directory = args.out.clone();
     let directory =
         directory.unwrap_or_else(|| directory_for(&format!("{}-bisect", experiment.name)));

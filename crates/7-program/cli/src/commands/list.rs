@@ -37,15 +37,9 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
     if wants(Listed::Microbenchmarks) {
         sections.push(microbenchmarks(&args.words, args.sql)?);
     }
-    if wants(Listed::Variants) {
-        sections.push(variants());
-    }
-    if wants(Listed::Systems) {
-        sections.push(systems());
-    }
-    if wants(Listed::Releases) {
-        sections.push(releases());
-    }
+    let others: [(Listed, fn() -> String); 3] =
+        [(Listed::Variants, variants), (Listed::Systems, systems), (Listed::Releases, releases)];
+    sections.extend(others.into_iter().filter(|(what, _)| wants(*what)).map(|(_, list)| list()));
     output::print(&sections.join("\n"));
     Ok(ExitCode::SUCCESS)
 }

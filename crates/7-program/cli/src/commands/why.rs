@@ -15,9 +15,7 @@ use crate::output;
 
 /// Prints where the differences in CPU time of a run are.
 pub fn why(args: &Why) -> Result<ExitCode, CliError> {
-    if let Some(file) = &args.export_json {
-        export_file::check(file)?;
-    }
+    export_file::check_all(&[&args.export_json])?;
     let candidate = args.candidate.as_deref();
     let microbenchmark = args.microbenchmark.as_deref();
     check_is_one_run(&args.directory, &[candidate, microbenchmark])?;
