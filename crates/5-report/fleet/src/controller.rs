@@ -175,12 +175,11 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         let mut submissions = Vec::new();
         for action in actions {
             match *action {
-                Action::Accept { .. } => {}
+                // Done before, or with those of earlier steps.
+                Action::Accept { .. } | Action::Cancel(_) => {}
                 Action::Fence { task, attempt } => {
                     self.store.fence(&self.record.tasks[task].name, attempt)?;
                 }
-                // With those of earlier steps.
-                Action::Cancel(_) => {}
                 Action::Submit { task, attempt } => submissions.push((task, attempt)),
             }
         }

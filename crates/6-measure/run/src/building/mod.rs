@@ -156,7 +156,12 @@ impl<'a> BuildPipeline<'a> {
             bolt: bolt.transpose()?,
             planned,
             builder,
-            auditor: Auditor::new(Cache::new(&cache), custom_cache, trainer),
+            auditor: Auditor {
+                cache: Cache::new(&cache),
+                custom_cache,
+                trainer,
+                known: RefCell::default(),
+            },
             profiles: Profiles::new(&cache),
             cache: Cache::new(&cache),
             held: RefCell::default(),
@@ -348,18 +353,12 @@ pub(super) struct Auditor<'a> {
     cache: Cache,
     /// The directory of the cache, if it is not the default one.
     custom_cache: Option<String>,
-    cancel: &'a AtomicBool,
-    progress: Progress<'a>,
+    trainer: &'a PgoTrainer<'a>,
     /// Audits without a candidate's exceptions.
     known: RefCell<BTreeMap<Fingerprint, Audit>>,
 }
 
-impl<'a> Auditor<'a> {
-    pub fn new(cache: Cache, custom_cache: Option<String>, trainer: &'a PgoTrainer<'a>) -> Self {
-        let (cancel, progress) = (trainer.cancel, trainer.progress);
-        Self { cache, custom_cache, cancel, progress, known: RefCell::default() }
-    }
-
+impl Auditor<'_> {
     /// Audits the candidates' builds. The error lists all builds that are refused.
     pub fn audit(
         &self,
@@ -389,9 +388,9 @@ impl<'a> Auditor<'a> {
         }
         let watch = |read: dbdyno_audit::Progress| {
             let line = format!("auditing {candidate}: {} of {} files read", read.done, read.of);
-            (self.progress)(RunEvent::Stage(line));
+            (self.trainer.progress)(RunEvent::Stage(line));
         };
-        let audit = audit_of(&self.cache, build, self.cancel, &watch)
+        let audit = audit_of(&self.cache, build, self.trainer.cancel, &watch)
             .map_err(|source| RunError::audit(candidate, &source))?;
         self.known.borrow_mut().insert(build.fingerprint, audit.clone());
         Ok(audit)

@@ -112,7 +112,9 @@ impl SameSetting {
 }
 
 /// The names of all that have an equal value, by value in the order of its first.
-fn by_value<'n, T: PartialEq>(all: impl Iterator<Item = (T, &'n str)>) -> Vec<(T, Vec<&'n str>)> {
+pub(super) fn by_value<'n, T: PartialEq>(
+    all: impl Iterator<Item = (T, &'n str)>,
+) -> Vec<(T, Vec<&'n str>)> {
     let mut groups: Vec<(T, Vec<&str>)> = Vec::new();
     for (value, name) in all {
         match groups.iter_mut().find(|(known, _)| *known == value) {

@@ -351,7 +351,8 @@ impl Session<'_> {
         }
         let name = &one.candidate.name;
         self.recorder.stage(format!("copying the data of {name}"));
-        let (unfinished, copy) = (one.unfinished_copy(context), one.copy(context, steps));
+        let unfinished = context.data_location(one.candidate, &format!(".copying-{name}"));
+        let copy = one.copy(context, steps);
         unfinished.remove()?;
         copy.remove()?;
         let copied = instance.copy_live(&unfinished).and_then(|()| unfinished.move_to(&copy));
@@ -453,11 +454,6 @@ impl CandidateRepeat<'_> {
         let Self { candidate, repeat, .. } = self;
         let name = format!(".after-{steps}-of-{repeat}-{}", candidate.name);
         context.data_location(candidate, &name)
-    }
-
-    /// The location of a copy that is being made.
-    pub fn unfinished_copy(&self, context: &RunContext<'_>) -> DataLocation {
-        context.data_location(self.candidate, &format!(".copying-{}", self.candidate.name))
     }
 
     /// Removes its data and all copies.

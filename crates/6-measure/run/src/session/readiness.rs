@@ -35,23 +35,14 @@ pub struct Readiness {
     pub problems: Vec<String>,
 }
 
-/// An installed program with the candidates that it serves.
-struct FoundProgram {
-    program: String,
-    candidates: Vec<String>,
-}
-
-impl FoundProgram {
-    /// Label and value: a program that several candidates share is named once.
-    fn found(self, all_candidates: usize) -> (String, String) {
-        let Self { program, candidates } = self;
-        match &candidates[..] {
-            [one] => (one.clone(), program),
-            several if several.len() == all_candidates => ("all candidates".to_owned(), program),
-            several => {
-                let value = format!("{program}, for {}", several.join(", "));
-                (format!("{} candidates", several.len()), value)
-            }
+/// Label and value of an installed program: one that several of all candidates share is named once.
+fn found(program: String, candidates: &[&str], all: usize) -> (String, String) {
+    match candidates {
+        [one] => ((*one).to_owned(), program),
+        several if several.len() == all => ("all candidates".to_owned(), program),
+        several => {
+            let value = format!("{program}, for {}", several.join(", "));
+            (format!("{} candidates", several.len()), value)
         }
     }
 }
@@ -112,7 +103,8 @@ impl Readiness {
                 Err(error) => readiness.problems.push(error.to_string()),
             }
         }
-        readiness.found.extend(programs.into_iter().map(|one| one.found(all)));
+        let programs = in_force::by_value(programs.into_iter()).into_iter();
+        readiness.found.extend(programs.map(|(program, of)| found(program, &of, all)));
         readiness.existing_servers(experiment, worker, hosts.as_ref());
         readiness.disk(experiment, run);
         readiness
@@ -182,11 +174,11 @@ impl Readiness {
     }
 
     /// The installed program of a private server, and whether it accepts the settings' names.
-    fn program(
+    fn program<'e>(
         &mut self,
         experiment: &Experiment,
-        candidate: &Candidate,
-        (programs, resolved): (&mut Vec<FoundProgram>, &mut Vec<ResolvedCandidate>),
+        candidate: &'e Candidate,
+        (programs, resolved): (&mut Vec<(String, &'e str)>, &mut Vec<ResolvedCandidate>),
         hosts: &Hosts,
     ) {
         let release = match (building::cached(candidate), building::unpacked(candidate)) {
@@ -226,11 +218,7 @@ impl Readiness {
         let host = candidate.system.host().map(|host| format!(" on host {host}"));
         let program = format!("{path}{}, version {}", host.unwrap_or_default(), program.version);
         resolved.push(ResolvedCandidate::new(experiment, candidate, Deployment::Private(plan)));
-        let name = candidate.name.clone();
-        match programs.iter_mut().find(|one| one.program == program) {
-            Some(known) => known.candidates.push(name),
-            None => programs.push(FoundProgram { program, candidates: vec![name] }),
-        }
+        programs.push((program, &candidate.name));
     }
 
     fn existing_servers(
@@ -400,14 +388,13 @@ mod tests {
 
     #[test]
     fn program_of_several_candidates_is_named_once() {
-        let of = |candidates: &[&str]| FoundProgram {
-            program: "/usr/sbin/mariadbd, version 10.11".to_owned(),
-            candidates: candidates.iter().map(|&name| name.to_owned()).collect(),
-        };
-        let text = |(label, value): (String, String)| format!("{label}: {value}");
         let program = "/usr/sbin/mariadbd, version 10.11";
-        assert_eq!(text(of(&["a"]).found(3)), format!("a: {program}"));
-        assert_eq!(text(of(&["a", "b"]).found(3)), format!("2 candidates: {program}, for a, b"));
-        assert_eq!(text(of(&["a", "b"]).found(2)), format!("all candidates: {program}"));
+        let text = |candidates: &[&str], all| {
+            let (label, value) = found(program.to_owned(), candidates, all);
+            format!("{label}: {value}")
+        };
+        assert_eq!(text(&["a"], 3), format!("a: {program}"));
+        assert_eq!(text(&["a", "b"], 3), format!("2 candidates: {program}, for a, b"));
+        assert_eq!(text(&["a", "b"], 2), format!("all candidates: {program}"));
     }
 }

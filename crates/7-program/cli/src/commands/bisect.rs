@@ -76,7 +76,7 @@ impl Profiled {
     fn of(directory: &Path, result: &BisectResult) -> Option<Self> {
         let BisectResult::Found(found) = result else { return None };
         let run = directory.join(found.profiled_in.as_ref()?);
-        let profile = match assembled(&run) {
+        let profile = match assembled(&run).map_err(CliError::from) {
             Ok(report) => {
                 let mut rows = report.microbenchmarks.into_iter().flat_map(|one| one.rows);
                 let row = rows.find(|row| row.role == Role::Candidate);

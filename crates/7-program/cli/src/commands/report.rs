@@ -73,10 +73,6 @@ pub fn read_only(directory: &Path, out: Option<&Path>, view: View) -> Result<(),
     print(&assembled(directory)?, directory, files.as_ref(), view, Extent::Report)
 }
 
-pub fn assembled(directory: &Path) -> Result<Report, CliError> {
-    Ok(assemble_run(directory)?)
-}
-
 pub fn is_run(directory: &Path) -> bool {
     RunDirectory::at(directory).database().exists()
 }
@@ -158,7 +154,7 @@ fn reports(directories: &[PathBuf]) -> Result<Vec<Report>, CliError> {
 pub fn assembled_all(directories: &[PathBuf]) -> Vec<Result<Report, ResultsError>> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let parts = directories.chunks(directories.len().div_ceil(threads).max(1));
-    let all = |part: &[PathBuf]| part.iter().map(|one| assemble_run(one)).collect::<Vec<_>>();
+    let all = |part: &[PathBuf]| part.iter().map(|one| assembled(one)).collect::<Vec<_>>();
     thread::scope(|scope| {
         let threads: Vec<_> = parts.map(|part| scope.spawn(move || all(part))).collect();
         threads
@@ -168,7 +164,7 @@ pub fn assembled_all(directories: &[PathBuf]) -> Vec<Result<Report, ResultsError
     })
 }
 
-fn assemble_run(directory: &Path) -> Result<Report, ResultsError> {
+pub fn assembled(directory: &Path) -> Result<Report, ResultsError> {
     assemble::assemble(&RunReader::open(directory)?)
 }
 
