@@ -127,7 +127,7 @@ pub fn with_builds(tasks: Vec<TaskRecord>, for_each_node: bool) -> Vec<TaskRecor
     let build = |task: &TaskRecord| {
         let name = if for_each_node { format!("build-{}", task.node) } else { "build".to_owned() };
         let name = free_name(name, |name| tasks.iter().any(|other| other.name == name));
-        TaskRecord::of_builds(&name, &task.node)
+        TaskRecord { builds: true, ..TaskRecord::new(&name, &task.node, None) }
     };
     let builds: Vec<TaskRecord> = tasks.iter().take(number).map(build).collect();
     builds.into_iter().chain(tasks).collect()

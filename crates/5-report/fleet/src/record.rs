@@ -241,11 +241,6 @@ impl TaskRecord {
         Self { name, node, microbenchmarks, builds, attempts, forgiven: 0, outcome: None }
     }
 
-    /// A task that compiles what the others need.
-    pub fn of_builds(name: &str, node: &str) -> Self {
-        Self { builds: true, ..Self::new(name, node, None) }
-    }
-
     pub fn attempt(&self, number: u32) -> Option<&AttemptRecord> {
         self.attempts.iter().find(|attempt| attempt.number == number)
     }

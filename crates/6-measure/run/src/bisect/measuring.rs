@@ -89,7 +89,7 @@ impl StepRun<'_> {
                 return Ok(Measured::Undecided(figures));
             }
             let more: Nanos = figures.rules.iter().map(StoppingRule::time).sum();
-            (self.options.progress)(RunEvent::BisectStep(format!(
+            (self.options.progress)(RunEvent::Line(format!(
                 "  not decided yet: measuring {more} more"
             )));
             let extended = extend_run(&self.directory, more, &self.options_now());

@@ -320,7 +320,7 @@ impl Bisect<'_> {
         pair: [&CommitRecord; 2],
         judged: &Judged,
     ) -> Result<Option<(RatioRecord, bool, String)>, Halt> {
-        let Some(profiling) = self.subject.profiling() else { return Ok(None) };
+        let Some(profiling) = self.subject.experiment.profile.clone() else { return Ok(None) };
         let [reference, commit] = pair.map(named);
         self.report(format!("last step: measuring {commit} and {reference}, with a profile"));
         let directory = format!("profile-{}", pair[1].short());
@@ -402,7 +402,7 @@ impl Bisect<'_> {
     }
 
     fn report(&self, line: String) {
-        (self.options.progress)(RunEvent::BisectStep(line));
+        (self.options.progress)(RunEvent::Line(line));
     }
 }
 

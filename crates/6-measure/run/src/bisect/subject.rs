@@ -1,6 +1,6 @@
 //! What is bisected: the candidate with a git source, and the experiment of each step.
 
-use dbdyno_spec::experiment::{Candidate, Experiment, Profiling, Workload};
+use dbdyno_spec::experiment::{Candidate, Experiment, Workload};
 use dbdyno_types::build::SourceOrigin;
 
 use super::BisectError;
@@ -8,7 +8,7 @@ use super::BisectError;
 /// The candidate that is bisected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
-    experiment: &'a Experiment,
+    pub experiment: &'a Experiment,
     pub candidate: &'a Candidate,
     pub url: &'a str,
 }
@@ -85,11 +85,6 @@ impl<'a> Subject<'a> {
         )))
     }
 
-    /// How the stacks of the commit that was found are sampled; `None` if they are not.
-    pub fn profiling(&self) -> Option<Profiling> {
-        self.experiment.profile.clone()
-    }
-
     /// The experiment of a step: the candidate at these commits, each with its name, of which the first
     /// is the baseline; with a control, and without a profile. `microbenchmark` is the only one that is
     /// measured; `None` for all.
@@ -122,6 +117,8 @@ impl<'a> Subject<'a> {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_spec::experiment::Profiling;
+
     use super::*;
 
     const HEAD: &str = "name = \"x\"\nbaseline = \"a\"\n";
@@ -149,7 +146,10 @@ mod tests {
         assert_eq!((step.baseline.as_str(), step.control), ("good", true));
         assert_eq!(step.workload.microbenchmarks.len(), 1);
         // Only the last run has a profile.
-        assert_eq!((step.profile, subject.profiling()), (None, Some(Profiling::default())));
+        assert_eq!(
+            (step.profile, subject.experiment.profile.clone()),
+            (None, Some(Profiling::default()))
+        );
         let revision = |candidate: &Candidate| match &candidate.system.build().unwrap().source {
             SourceOrigin::Git { revision, .. } => revision.clone(),
             other => panic!("{other}"),

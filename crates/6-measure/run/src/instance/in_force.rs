@@ -91,7 +91,7 @@ impl<'a> Settings<'a> {
     /// The lines of its log about a setting.
     fn log_of(&self, name: &str) -> Vec<&'a str> {
         let stem = name.strip_prefix("loose_").unwrap_or(name).to_lowercase();
-        let log = self.started.map_or(&[][..], Instance::server_log);
+        let log = self.started.map_or(&[][..], |one| &one.server_log[..]);
         let is_about = |line: &&String| line.to_lowercase().replace('-', "_").contains(&stem);
         log.iter().filter(is_about).map(String::as_str).collect()
     }

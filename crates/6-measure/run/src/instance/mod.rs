@@ -72,7 +72,7 @@ pub(crate) struct Instance {
     /// What the system reported when it was last opened; `None` before.
     pub opened: Option<Opened>,
     /// Warnings and errors that its private server logged at its last start.
-    server_log: Vec<String>,
+    pub server_log: Vec<String>,
     /// Number of restarts after a loss, in this session.
     recoveries: u32,
     /// Whether its data differs from that of the other instances: a slice of writes was lost.
@@ -134,11 +134,6 @@ impl Instance {
         let worker = self.worker.as_ref();
         let worker = worker.map(|worker| SampledProcess { pid: worker.pid(), family: false });
         server.or(worker).ok_or_else(stopped)
-    }
-
-    /// Warnings and errors that its private server logged at its last start.
-    pub fn server_log(&self) -> &[String] {
-        &self.server_log
     }
 
     /// Restarts the instance and reads its data into its caches.

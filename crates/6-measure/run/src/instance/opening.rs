@@ -205,8 +205,8 @@ fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {
     sqlite::Settings {
         page_size: config.page_size,
         cache_size: config.cache_size,
-        journal_mode: settings::journal_mode(config),
-        synchronous: settings::synchronous(config),
+        journal_mode: settings::word(&config.journal_mode),
+        synchronous: settings::word(&config.synchronous),
     }
 }
 

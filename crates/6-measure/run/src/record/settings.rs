@@ -160,8 +160,8 @@ fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {
     let rows = [
         ("page_size", page_size.to_string()),
         ("cache_size", format!("{cache_size} per connection")),
-        ("journal_mode", journal_mode(config)),
-        ("synchronous", synchronous(config)),
+        ("journal_mode", word(&config.journal_mode)),
+        ("synchronous", word(&config.synchronous)),
     ];
     rows.map(|(label, value)| (label.to_owned(), value)).into()
 }
@@ -211,18 +211,8 @@ fn list(numbers: &[u32]) -> String {
     numbers.join(", ")
 }
 
-/// SQLite's name of the journal mode.
-pub(crate) fn journal_mode(config: &SqliteConfig) -> String {
-    word(&config.journal_mode)
-}
-
-/// SQLite's name of the synchronous level.
-pub(crate) fn synchronous(config: &SqliteConfig) -> String {
-    word(&config.synchronous)
-}
-
-/// The experiment file uses SQLite's own names for these settings.
-fn word(setting: &impl serde::Serialize) -> String {
+/// SQLite's name of a journal mode or a synchronous level: the experiment file uses its own names.
+pub(crate) fn word(setting: &impl serde::Serialize) -> String {
     match serde_json::to_value(setting) {
         Ok(serde_json::Value::String(word)) => word,
         other => unreachable!("a setting is one word, not {other:?}"),
@@ -276,7 +266,7 @@ fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
             }
         }
         (System::Sqlite { config, .. }, _) => {
-            add("durability of a commit", &format!("synchronous = {}", synchronous(config)));
+            add("durability of a commit", &format!("synchronous = {}", word(&config.synchronous)));
             add("connection", "none: inside the process");
         }
         _ => {}

@@ -305,7 +305,7 @@ impl Session<'_> {
             return Ok(());
         };
         let before = record.clone();
-        let log = server.started.map_or(&[][..], Instance::server_log);
+        let log = server.started.map_or(&[][..], |one| &one.server_log[..]);
         note_in_force(record, adjusted, without_effect, log);
         record.in_force.set_to_default = server.set_to_default();
         if *record != before {

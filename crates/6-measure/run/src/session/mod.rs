@@ -359,7 +359,7 @@ impl<'a> Session<'a> {
                 }
                 Ok(SchemaRemoval::Absent) => continue,
                 Ok(SchemaRemoval::LeftAlone(reason)) => {
-                    self.recorder.report(RunEvent::Schemas(format!("left alone: {reason}")));
+                    self.recorder.report(RunEvent::Line(format!("left alone: {reason}")));
                     continue;
                 }
                 Err(error) => error,
@@ -376,7 +376,7 @@ impl<'a> Session<'a> {
             self.recorder.fail(&candidate, &failure)?;
         }
         if !dropped.is_empty() {
-            self.recorder.report(RunEvent::Schemas(format!(
+            self.recorder.report(RunEvent::Line(format!(
                 "dropped dbdyno's schemas: {}; no other schema and no global setting was changed",
                 dropped.join("; ")
             )));

@@ -73,7 +73,7 @@ impl Display {
                 self.bar.enable_steady_tick(TICK);
             }
             RunEvent::SamplingStacks => self.status(format!("{}: sampling stacks", self.head())),
-            RunEvent::Schemas(line) | RunEvent::BisectStep(line) => self.line(line),
+            RunEvent::Line(line) => self.line(line),
             RunEvent::Planned(planned) if self.announces => self.line(planned),
             RunEvent::Planned(_) => {}
             RunEvent::Microbenchmark { number, of, name, passes } => {
@@ -508,11 +508,9 @@ impl StepProgress {
 
     /// Shows the progress of a step that takes this time in all.
     pub fn time_passes(&self, total: Duration) {
-        self.show(self.started.elapsed().as_secs_f64() / total.as_secs_f64());
-    }
-
-    fn show(&self, share: f64) {
-        self.bar.set_message(step_text(&self.name, share, self.started.elapsed()));
+        let elapsed = self.started.elapsed();
+        let share = elapsed.as_secs_f64() / total.as_secs_f64();
+        self.bar.set_message(step_text(&self.name, share, elapsed));
         self.bar.tick();
     }
 }
