@@ -218,7 +218,7 @@ impl Readiness {
         let host = candidate.system.host().map(|host| format!(" on host {host}"));
         let program = format!("{path}{}, version {}", host.unwrap_or_default(), program.version);
         resolved.push(ResolvedCandidate::new(experiment, candidate, Deployment::Private(plan)));
-        programs.push((program, &candidate.name));
+        programs.push((program, candidate.name.as_str()));
     }
 
     fn existing_servers(
