@@ -352,28 +352,22 @@ impl<'a> Session<'a> {
         let mut all_removed = true;
         let mut dropped = Vec::new();
         for (candidate, schemas, removed) in remove_schemas(&context) {
-            let error = match removed {
-                Ok(SchemaRemoval::Dropped) => {
-                    dropped.extend(schemas);
-                    continue;
-                }
-                Ok(SchemaRemoval::Absent) => continue,
+            match removed {
+                Ok(SchemaRemoval::Dropped) => dropped.extend(schemas),
+                Ok(SchemaRemoval::Absent) => {}
                 Ok(SchemaRemoval::LeftAlone(reason)) => {
                     self.recorder.report(RunEvent::Line(format!("left alone: {reason}")));
-                    continue;
                 }
-                Err(error) => error,
-            };
-            all_removed = false;
-            let number = self.state.candidates.iter().position(|one| one.name == candidate);
-            let directory = context.directory.path().display();
-            let reason = format!("{error}; run `dbdyno clean {directory}` to try again");
-            let failure = Phase::of_session("removing its tables").failure(
-                FailureKind::Ended,
-                number.unwrap_or(0),
-                reason,
-            );
-            self.recorder.fail(&candidate, &failure)?;
+                Err(error) => {
+                    all_removed = false;
+                    let number = self.state.candidates.iter().position(|one| one.name == candidate);
+                    let directory = context.directory.path().display();
+                    let reason = format!("{error}; run `dbdyno clean {directory}` to try again");
+                    let phase = Phase::of_session("removing its tables");
+                    let failure = phase.failure(FailureKind::Ended, number.unwrap_or(0), reason);
+                    self.recorder.fail(&candidate, &failure)?;
+                }
+            }
         }
         if !dropped.is_empty() {
             self.recorder.report(RunEvent::Line(format!(

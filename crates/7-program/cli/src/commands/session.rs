@@ -245,10 +245,7 @@ impl Execution<'_> {
             ..options(cancel, &progress)?
         });
         self.display.finish();
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => return Err(self.failed(error)),
-        };
+        let outcome = outcome.map_err(|error| self.failed(error))?;
         let report = self.show()?;
         if self.options.keep_data && matches!(outcome, Outcome::Complete { .. }) {
             note_stored_data(self.directory, KEEP_DATA);
