@@ -13,13 +13,6 @@ const WITHIN: f64 = 0.9375;
 /// The maximum mean error of all figures with the same delay, in percentage points.
 const MEAN: f64 = 0.1;
 
-/// Compares reported relative QPS with injected delays of known size (experiments/truth.toml).
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    experiment: ExperimentArgs,
-}
-
 /// One candidate on one microbenchmark.
 struct Line {
     microbenchmark: String,
@@ -47,8 +40,8 @@ impl Line {
     }
 }
 
-pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let file = ExperimentFile::read("truth", &args.experiment)?;
+pub fn run(args: &ExperimentArgs) -> anyhow::Result<Outcome> {
+    let file = ExperimentFile::read("truth", args)?;
     let harness = Harness::new()?;
     let report = harness.run_with_progress(&file)?;
     conclude(&lines(&report)?)

@@ -13,15 +13,8 @@ const NEAR_GOAL: f64 = 0.93;
 /// The minimum share of intervals that contain 1: 29 of 32.
 const COVERAGE_GOAL: f64 = 0.9;
 
-/// Measures two servers of one kind against each other (experiments/control.toml).
-#[derive(clap::Args)]
-pub struct ControlArgs {
-    #[command(flatten)]
-    experiment: ExperimentArgs,
-}
-
-pub fn control(args: &ControlArgs) -> anyhow::Result<Outcome> {
-    let file = ExperimentFile::read("control", &args.experiment)?;
+pub fn control(args: &ExperimentArgs) -> anyhow::Result<Outcome> {
+    let file = ExperimentFile::read("control", args)?;
     let harness = Harness::new()?;
     let report = harness.run_with_progress(&file)?;
     conclude_control(&estimates(&report)?)

@@ -16,9 +16,11 @@ use dbdyno_selfbench::output::{Outcome, Table};
 #[derive(Parser)]
 #[command(name = "truth")]
 enum Command {
-    Delays(delays::Args),
+    /// Compares reported relative QPS with injected delays of known size (experiments/truth.toml).
+    Delays(ExperimentArgs),
     Coverage(equal::CoverageArgs),
-    Control(equal::ControlArgs),
+    /// Measures two servers of one kind against each other (experiments/control.toml).
+    Control(ExperimentArgs),
     Gate(GateArgs),
     Planted(planted::Args),
 }
