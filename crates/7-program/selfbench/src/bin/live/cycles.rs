@@ -65,7 +65,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let over = AtomicBool::new(false);
     let ((done, ended), worked) = thread::scope(|scope| {
         let cycling = scope.spawn(|| {
-            let mut cycling = Cycling::new(args, &server.live, &over);
+            let (server, done) = (&server.live, Done::default());
+            let mut cycling = Cycling { args, server, over: &over, done };
             let ended = cycling.run();
             over.store(true, Ordering::Relaxed);
             (cycling.done, ended)
@@ -115,15 +116,7 @@ fn work(
             position,
             clients,
         })?;
-        let quota = Quota::Time(SLICE);
-        let request = SliceRequest {
-            counters: false,
-            profile: false,
-            block: slice,
-            clients: None,
-            lead_in: None,
-            quota,
-        };
+        let request = SliceRequest { block: slice, ..SliceRequest::of(Quota::Time(SLICE)) };
         let before = (name == ADDS).then(|| server.sum_of_k()).transpose()?;
         let statements = run_slice(worker, request).context(name)?.statements;
         if let Some(before) = before {
@@ -166,11 +159,7 @@ struct Cycling<'a> {
     done: Done,
 }
 
-impl<'a> Cycling<'a> {
-    fn new(args: &'a Args, server: &'a Target, over: &'a AtomicBool) -> Self {
-        Self { args, server, over, done: Done::default() }
-    }
-
+impl Cycling<'_> {
     fn run(&mut self) -> anyhow::Result<()> {
         let progress = Progress::start();
         for cycle in 0..self.args.cycles {

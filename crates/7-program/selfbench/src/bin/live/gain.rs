@@ -296,14 +296,8 @@ impl Measuring<'_> {
         let quota = Quota::Time(time);
         let block = self.stream;
         self.stream += 1;
-        let request = SliceRequest {
-            counters: false,
-            profile: false,
-            block,
-            clients: None,
-            lead_in: quota.lead_in(time),
-            quota,
-        };
+        let lead_in = quota.lead_in(time);
+        let request = SliceRequest { block, lead_in, ..SliceRequest::of(quota) };
         run_slice(self.worker, request).with_context(|| what.name.clone())
     }
 }

@@ -71,13 +71,14 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         profiling.sample_all(&subject, suite);
     })?;
     let profile = profiling.profile()?;
-    let optimizing = Optimizing::new(&subject, profile, args.again);
+    let (again, done) = (args.again.into(), Mutex::default());
+    let optimizing = Optimizing { subject: &subject, profile, again, done };
     let optimized =
-        pass("optimized", &args.command, &cancel, Some(original.len()), &progress, |suite| {
+        pass("optimized", &args.command, &cancel, Some(original.0.len()), &progress, |suite| {
             optimizing.optimize_all(suite);
         })?;
     drop(progress);
-    conclude(&original, &optimized, &optimizing)
+    conclude(&original, &optimized, &optimizing.lock())
 }
 
 struct Suite<'a> {
@@ -107,7 +108,7 @@ fn pass(
         let suite = Suite { pid: child.id(), over: &over };
         scope.spawn(move || beside(&suite));
         let waited = wait(&mut child, cancel, || {
-            let done = read(&log).len();
+            let done = read(&log).0.len();
             let share = tests.map_or(0.0, |all| 0.5 + 0.5 * done as f64 / all.max(1) as f64);
             progress.show(share, &format!("{done} tests, {name}"));
         });
@@ -158,12 +159,7 @@ fn read(log: &Path) -> Outcomes {
     )
 }
 
-fn conclude(
-    original: &Outcomes,
-    optimized: &Outcomes,
-    optimizing: &Optimizing<'_>,
-) -> anyhow::Result<Outcome> {
-    let done = optimizing.done();
+fn conclude(original: &Outcomes, optimized: &Outcomes, done: &Done) -> anyhow::Result<Outcome> {
     let mut table = Table::new(&["tests", "original", "optimized"]);
     let mut cases = Vec::new();
     for outcome in TestOutcome::ALL {
@@ -288,7 +284,7 @@ fn sampled(
 }
 
 /// What was done to the servers of a suite.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Done {
     /// Servers that were optimized.
     servers: u64,
@@ -330,21 +326,12 @@ impl Display for Done {
 struct Optimizing<'a> {
     subject: &'a Subject,
     profile: Profile,
+    /// Time after which a server is optimized again.
     again: Duration,
     done: Mutex<Done>,
 }
 
-impl<'a> Optimizing<'a> {
-    /// Servers are optimized with this profile, and again after `again`.
-    fn new(subject: &'a Subject, profile: Profile, again: Nanos) -> Self {
-        Self { subject, profile, again: again.into(), done: Mutex::default() }
-    }
-
-    /// What was done so far.
-    fn done(&self) -> Done {
-        self.lock().clone()
-    }
-
+impl Optimizing<'_> {
     fn lock(&self) -> std::sync::MutexGuard<'_, Done> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -463,10 +450,6 @@ impl Outcomes {
     /// Reads the output of mysql-test-run or pg_regress. The last result of a test counts: mysql-test-run repeats failed ones.
     fn parse(text: &str) -> Self {
         Self(text.lines().filter_map(|line| mysql_test(line).or_else(|| regress(line))).collect())
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
     }
 
     fn count(&self, outcome: TestOutcome) -> usize {

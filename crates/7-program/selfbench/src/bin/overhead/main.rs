@@ -93,7 +93,7 @@ fn overhead(args: &Args) -> anyhow::Result<Outcome> {
         &CpuAssignment::choose(&allowed, &Topology::read(&FsRoot::this_machine()), 1, true).system,
     )?;
 
-    let connection = load(&library, directory.path(), SEED, TABLES.rows)?;
+    let connection = load(&library, directory.path())?;
     let db = connection.raw_handle();
     let catalog = Catalog::builtin();
     let microbenchmark =
@@ -273,14 +273,8 @@ fn build_sqlite(compiler: &Compiler) -> anyhow::Result<PathBuf> {
     Ok(build.artifact)
 }
 
-/// Loads a table of `rows` rows into a new file in `directory`, settles and warms it, and returns
-/// the open connection.
-fn load(
-    library: &Path,
-    directory: &Path,
-    seed: u64,
-    rows: u64,
-) -> anyhow::Result<SqliteConnection> {
+/// Loads the table into a new file in `directory`, settles and warms it, and returns the open connection.
+fn load(library: &Path, directory: &Path) -> anyhow::Result<SqliteConnection> {
     // The defaults of an experiment: all data in memory, no waiting for storage.
     let settings = Settings {
         page_size: Bytes::from_kib(4),
@@ -292,7 +286,7 @@ fn load(
     let engine = Sqlite::new(library, settings, &Sqlite::file_in(directory)).map_err(failed)?;
     let mut connection = engine.connect().map_err(failed)?;
     let table = EngineTable { name: table_name(0), index: index_name(0) };
-    let mut all = Rows::of_table(seed, 0, rows);
+    let mut all = Rows::of_table(SEED, 0, TABLES.rows);
     let mut row = Row::default();
     let mut next = |params: &mut Params| {
         let more = all.next_into(&mut row);
