@@ -75,15 +75,9 @@ pub struct PrivateServer {
 }
 
 impl PrivateServer {
-    /// Starts a MariaDB server with a new data directory on these CPUs, with the default settings of
-    /// an experiment.
-    pub fn start(engine: StorageEngine, shape: DataShape, cpus: &CpuSet) -> anyhow::Result<Self> {
-        Self::start_system(ServerSystem::MariaDb, Some(engine), None, shape, cpus)
-    }
-
-    /// Starts a server of any system; `engine` is for those with storage engines. Without `program`,
-    /// the installed one is used.
-    pub fn start_system(
+    /// Starts a server with a new data directory on these CPUs, with the default settings of an experiment;
+    /// `engine` is for systems with storage engines. Without `program`, the installed one is used.
+    pub fn start(
         system: ServerSystem,
         engine: Option<StorageEngine>,
         program: Option<&Path>,
@@ -121,31 +115,19 @@ impl PrivateServer {
         wait: ClientWait,
     ) -> anyhow::Result<WorkerHandle> {
         let worker = harness.worker(&self.directory.path().join("worker.log"))?;
-        let mut worker = self.open(worker, cpus, (self.shape.clients, wait), None)?;
+        let mut worker = self.open(worker, cpus, wait, None)?;
         worker.load()?;
         worker.settle()?;
         worker.warm()?;
         Ok(worker)
     }
 
-    /// Opens the instance for the insert benchmark in a worker, and creates the tables.
-    pub fn open_for_inserts(
-        &self,
-        worker: WorkerHandle,
-        cpus: &CpuAssignment,
-        plan: &Plan,
-    ) -> anyhow::Result<WorkerHandle> {
-        let clients = (1, ClientWait::Sleep);
-        let mut worker = self.open(worker, cpus, clients, Some(plan.clone()))?;
-        worker.insert_tables()?;
-        Ok(worker)
-    }
-
-    fn open(
+    /// Opens the instance in a worker; `insert` is for the insert benchmark.
+    pub fn open(
         &self,
         mut worker: WorkerHandle,
         cpus: &CpuAssignment,
-        (clients, wait): (u32, ClientWait),
+        wait: ClientWait,
         insert: Option<Plan>,
     ) -> anyhow::Result<WorkerHandle> {
         let server = self.server.as_ref().context("the server is not running")?;
@@ -163,7 +145,7 @@ impl PrivateServer {
                 pid: Some(server.pid()),
             },
             create: true,
-            clients,
+            clients: self.shape.clients,
             threads: cpus.dbdyno.len() as u32,
             wait,
             tables: self.shape.tables,
@@ -172,7 +154,7 @@ impl PrivateServer {
             more_schemas: Vec::new(),
             setup: Vec::new(),
             scripts: Vec::new(),
-            script_clients: clients,
+            script_clients: self.shape.clients,
             rows: self.shape.rows,
             seed: SEED,
             cpus: Some(cpus.dbdyno.to_string()),

@@ -10,6 +10,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_engines::server::DataShape;
 use dbdyno_machine::{CpuAssignment, CpuSet, FsRoot, Topology};
 use dbdyno_selfbench::private_server::{PrivateServer, SCHEMA, SEED};
+use dbdyno_types::ClientWait;
 use dbdyno_types::server::{ServerSystem, StatementMode, StorageEngine, Target};
 use dbdyno_worker::protocol::{InsertStep, StepUsages};
 use dbdyno_worker::{WorkerError, WorkerHandle};
@@ -161,12 +162,14 @@ fn load_and_check(rows: u64, engines: &[(ServerSystem, Option<StorageEngine>)]) 
     let plan = plan(rows);
     for &(system, engine) in engines {
         let shape = DataShape { tables: 1, rows, clients: 1 };
-        let server = PrivateServer::start_system(system, engine, None, shape, &cpus.system);
+        let server = PrivateServer::start(system, engine, None, shape, &cpus.system);
         let server = server.unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_load-generator"));
         let log = server.directory().join("worker.log");
         let worker = WorkerHandle::start(command.arg("worker"), &log, Arc::default()).unwrap();
-        let mut worker = server.open_for_inserts(worker, &cpus, &plan).unwrap();
+        let insert = Some(plan.clone());
+        let mut worker = server.open(worker, &cpus, ClientWait::Sleep, insert).unwrap();
+        worker.insert_tables().unwrap();
         for step in 0..plan.steps.len() as u32 {
             let order = InsertStep { step, repeat: 0, data: None };
             let stepped = worker.insert_step(order, &mut |_| StepUsages::default(), |_| {

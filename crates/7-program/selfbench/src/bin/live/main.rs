@@ -71,7 +71,7 @@ impl ServerArgs {
     ) -> anyhow::Result<LoadedServer> {
         let (system, engine) = find_system(&self.system, self.engine.as_deref())?;
         let program = self.program.as_deref();
-        let server = PrivateServer::start_system(system, engine, program, shape, &cpus.system)?;
+        let server = PrivateServer::start(system, engine, program, shape, &cpus.system)?;
         let wait = if self.poll { ClientWait::Poll } else { ClientWait::Sleep };
         let worker = server.load(harness, cpus, wait)?;
         let journals = tempfile::Builder::new().prefix("dbdyno-bench-").tempdir()?;

@@ -14,7 +14,7 @@ use dbdyno_selfbench::harness::{Harness, client_wait, duration};
 use dbdyno_selfbench::meter::{CpuCost, Meter};
 use dbdyno_selfbench::output::{Case, Outcome, Progress, Table, print, workspace, write_csv};
 use dbdyno_selfbench::private_server::{Observer, PrivateServer, SCHEMA, run_slice};
-use dbdyno_types::server::{Address, StorageEngine, Target};
+use dbdyno_types::server::{Address, ServerSystem, StorageEngine, Target};
 use dbdyno_types::{ClientWait, SliceMeasured};
 use dbdyno_units::Nanos;
 use dbdyno_worker::WorkerHandle;
@@ -24,76 +24,41 @@ use dbdyno_workloads::definition::{Group, Microbenchmark, Script, Stage, Through
 
 const ROWS: u64 = 100_000;
 
-/// A microbenchmark and its goal.
+/// A microbenchmark, the sysbench script that corresponds to it, and its goal.
 struct Matched {
-    work: Work,
+    microbenchmark: &'static str,
+    /// The script: a bundled one of sysbench, or one in `lua`.
+    script: &'static str,
+    options: &'static [&'static str],
     /// The maximum user CPU time, as a fraction of sysbench's.
     user_goal: f64,
     /// Multiple of the chosen time: long events need a longer measurement.
     time_factor: u32,
 }
 
+impl Matched {
+    const fn new(
+        microbenchmark: &'static str,
+        script: &'static str,
+        options: &'static [&'static str],
+        user_goal: f64,
+    ) -> Self {
+        Self { microbenchmark, script, options, user_goal, time_factor: 1 }
+    }
+}
+
 /// dbdyno's microbenchmarks and the sysbench scripts with the same statements, and scripts that dbdyno runs too.
 const MATCHED: [Matched; 7] = [
+    Matched::new("point-query_range=100", "oltp_point_select", &[], 0.25),
+    Matched::new("random-points_range=100", "statements", &["--work=points", "--count=100"], 0.25),
+    Matched::new("read-only_range=100", "oltp_read_only", &["--range-size=100"], 0.25),
     Matched {
-        work: Work {
-            microbenchmark: "point-query_range=100",
-            script: "oltp_point_select",
-            options: &[],
-        },
-        user_goal: 0.25,
-        time_factor: 1,
-    },
-    Matched {
-        work: Work {
-            microbenchmark: "random-points_range=100",
-            script: "statements",
-            options: &["--work=points", "--count=100"],
-        },
-        user_goal: 0.25,
-        time_factor: 1,
-    },
-    Matched {
-        work: Work {
-            microbenchmark: "read-only_range=100",
-            script: "oltp_read_only",
-            options: &["--range-size=100"],
-        },
-        user_goal: 0.25,
-        time_factor: 1,
-    },
-    Matched {
-        work: Work {
-            microbenchmark: "read-only_range=10000",
-            script: "oltp_read_only",
-            options: &["--range-size=10000"],
-        },
-        user_goal: 0.3,
         time_factor: 2,
+        ..Matched::new("read-only_range=10000", "oltp_read_only", &["--range-size=10000"], 0.3)
     },
-    Matched {
-        work: Work {
-            microbenchmark: "update-nonindex_range=100",
-            script: "oltp_update_non_index",
-            options: &[],
-        },
-        user_goal: 0.25,
-        time_factor: 1,
-    },
-    Matched {
-        work: Work {
-            microbenchmark: "oltp_point_select.lua",
-            script: "oltp_point_select",
-            options: &[],
-        },
-        user_goal: 0.6,
-        time_factor: 1,
-    },
-    Matched {
-        work: Work { microbenchmark: "oltp_read_only.lua", script: "oltp_read_only", options: &[] },
-        user_goal: 0.6,
-        time_factor: 1,
-    },
+    Matched::new("update-nonindex_range=100", "oltp_update_non_index", &[], 0.25),
+    Matched::new("oltp_point_select.lua", "oltp_point_select", &[], 0.6),
+    Matched::new("oltp_read_only.lua", "oltp_read_only", &[], 0.6),
 ];
 
 /// The maximum user and system CPU time, as a fraction of sysbench's.
@@ -134,7 +99,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let cpus = harness.pin(most)?;
     let _idle_preventer = harness.prevent_idle(&cpus)?;
     let shape = DataShape { tables: 1, rows: ROWS, clients: most };
-    let server = PrivateServer::start(StorageEngine::InnoDb, shape, &cpus.system)?;
+    let engine = Some(StorageEngine::InnoDb);
+    let server = PrivateServer::start(ServerSystem::MariaDb, engine, None, shape, &cpus.system)?;
     let wait = args.wait.unwrap_or_else(|| Harness::default_wait(&cpus));
     let worker = server.load(&harness, &cpus, wait)?;
     let target = server.target()?;
@@ -150,14 +116,14 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut comparison = Comparison { args, sysbench, worker, observer, target, cpus, block: 0 };
     let cases: Vec<(&Matched, u32)> = MATCHED
         .iter()
-        .filter(|matched| matched.work.microbenchmark.contains(&args.only))
+        .filter(|matched| matched.microbenchmark.contains(&args.only))
         .flat_map(|matched| args.connections.iter().map(move |connections| (matched, *connections)))
         .collect();
     ensure!(!cases.is_empty(), "no microbenchmark name contains `{}`", args.only);
     let progress = Progress::start();
     let mut compared = Vec::new();
     for (number, (matched, connections)) in cases.iter().enumerate() {
-        let what = format!("{}, {connections} connections", matched.work.microbenchmark);
+        let what = format!("{}, {connections} connections", matched.microbenchmark);
         progress.show(number as f64 / cases.len() as f64, &what);
         let (ours, peer) = comparison.run(&harness, matched, *connections).context(what)?;
         compared.push(Compared { matched, connections: *connections, ours, peer });
@@ -212,7 +178,7 @@ impl Comparison<'_> {
         matched: &Matched,
         connections: u32,
     ) -> anyhow::Result<(CpuCost, CpuCost)> {
-        let name = matched.work.microbenchmark;
+        let name = matched.microbenchmark;
         let microbenchmark = microbenchmark(name)?;
         self.worker.prepare(Prepare { microbenchmark, position: 0, clients: connections })?;
         let time = self.args.time.times(u64::from(matched.time_factor));
@@ -222,9 +188,9 @@ impl Comparison<'_> {
             // The second one runs on the state that the first one leaves.
             if round % 2 == 0 {
                 ours.add(&self.ours(time)?);
-                peer.add(&self.peer(matched.work, connections, time)?);
+                peer.add(&self.peer(matched, connections, time)?);
             } else {
-                peer.add(&self.peer(matched.work, connections, time)?);
+                peer.add(&self.peer(matched, connections, time)?);
                 ours.add(&self.ours(time)?);
             }
         }
@@ -241,30 +207,23 @@ impl Comparison<'_> {
 
     fn slice(&mut self, time: Nanos) -> anyhow::Result<SliceMeasured> {
         self.block += 1;
-        let request = SliceRequest {
-            counters: false,
-            profile: false,
-            block: self.block,
-            clients: None,
-            lead_in: None,
-            quota: Quota::Time(time),
-        };
+        let request = SliceRequest { block: self.block, ..SliceRequest::of(Quota::Time(time)) };
         run_slice(&mut self.worker, request)
     }
 
-    fn peer(&mut self, work: Work, connections: u32, time: Nanos) -> anyhow::Result<CpuCost> {
+    fn peer(
+        &mut self,
+        matched: &Matched,
+        connections: u32,
+        time: Nanos,
+    ) -> anyhow::Result<CpuCost> {
         let before = self.observer.connections()?;
-        let job = Job {
-            work,
-            rows: ROWS,
-            connections,
-            cpus: &self.cpus.dbdyno,
-            // An upper limit: it is killed earlier.
-            time: self.args.warmup + time.times(2) + Nanos::from_secs(10),
-        };
-        let running = self.sysbench.start(&self.target, &job)?;
+        let cpus = &self.cpus.dbdyno;
+        // An upper limit: it is killed earlier.
+        let most = self.args.warmup + time.times(2) + Nanos::from_secs(10);
+        let running = self.sysbench.start(&self.target, matched, connections, cpus, most)?;
         std::thread::sleep(Duration::from_nanos(self.args.warmup.as_nanos()));
-        let meter = Meter::start(running.pid(), &self.cpus.dbdyno)?;
+        let meter = Meter::start(running.pid(), cpus)?;
         let statements = self.observer.statements()?;
         std::thread::sleep(Duration::from_nanos(time.as_nanos()));
         let statements = self.observer.statements()? - statements;
@@ -337,7 +296,7 @@ fn report(compared: &[Compared<'_>], wait: ClientWait) -> anyhow::Result<Outcome
     let mut cases = Vec::new();
     let mut missed = Vec::new();
     for one in compared {
-        let name = one.matched.work.microbenchmark;
+        let name = one.matched.microbenchmark;
         for Figure { what, unit, ours, peer, met, goal } in one.figures(wait) {
             let decimals = if unit == "QPS" { 0 } else { 2 };
             table.row([
@@ -369,36 +328,15 @@ const PROGRAM: &str = "sysbench";
 const STARTED: &str = "Threads started!";
 
 #[derive(Clone, Debug)]
-pub struct Sysbench {
+struct Sysbench {
     program: PathBuf,
     /// Such as `sysbench 1.0.20`.
-    pub version: String,
-}
-
-/// The sysbench script that corresponds to a microbenchmark.
-#[derive(Clone, Copy, Debug)]
-pub struct Work {
-    pub microbenchmark: &'static str,
-    /// The script: a bundled one of sysbench, or one in `lua`.
-    pub script: &'static str,
-    pub options: &'static [&'static str],
-}
-
-#[derive(Clone, Debug)]
-pub struct Job<'a> {
-    pub work: Work,
-    /// Rows of its table `sbtest1`.
-    pub rows: u64,
-    /// Connections, each with a thread.
-    pub connections: u32,
-    pub cpus: &'a CpuSet,
-    /// The duration, rounded up to whole seconds; the run may be killed earlier.
-    pub time: Nanos,
+    version: String,
 }
 
 impl Sysbench {
     /// Finds it in `PATH`.
-    pub fn find() -> anyhow::Result<Self> {
+    fn find() -> anyhow::Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let program = std::env::split_paths(&path)
             .map(|directory| directory.join(PROGRAM))
@@ -412,12 +350,20 @@ impl Sysbench {
         Ok(Self { program, version })
     }
 
-    /// Starts a run and returns when all its threads have started.
-    pub fn start(&self, target: &Target, job: &Job<'_>) -> anyhow::Result<RunningSysbench> {
+    /// Starts a run with a thread per connection, of `time` rounded up to whole seconds, and returns when all
+    /// threads have started.
+    fn start(
+        &self,
+        target: &Target,
+        matched: &Matched,
+        connections: u32,
+        cpus: &CpuSet,
+        time: Nanos,
+    ) -> anyhow::Result<RunningSysbench> {
         let Address::Socket(socket) = &target.address else {
             bail!("sysbench needs a Unix socket, not {}", target.address);
         };
-        let script = match job.work.script {
+        let script = match matched.script {
             own if own.starts_with("oltp_") => PathBuf::from(own),
             own => {
                 workspace().join("crates/7-program/selfbench/lua").join(own).with_extension("lua")
@@ -430,24 +376,24 @@ impl Sysbench {
             .arg(format!("--mysql-socket={}", socket.display()))
             .arg(format!("--mysql-user={}", target.user))
             .arg(format!("--mysql-db={SCHEMA}"))
-            .arg(format!("--table-size={}", job.rows))
-            .arg(format!("--threads={}", job.connections))
-            .arg(format!("--time={}", job.time.as_secs_f64().ceil()))
+            .arg(format!("--table-size={ROWS}"))
+            .arg(format!("--threads={connections}"))
+            .arg(format!("--time={}", time.as_secs_f64().ceil()))
             .args(["--events=0", "--report-interval=0"])
-            .args(job.work.options)
+            .args(matched.options)
             .arg("run")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        let (mask, parent) = (job.cpus.mask(), std::process::id());
+        let (mask, parent) = (cpus.mask(), std::process::id());
         // SAFETY: the closure makes system calls only, and allocates nothing.
         unsafe { command.pre_exec(move || prepare_child(&mask, parent)) };
         let mut child =
             command.spawn().with_context(|| format!("starting {}", self.program.display()))?;
         let output = child.stdout.take().context("sysbench has no output")?;
         let mut running = RunningSysbench { child, output: BufReader::new(output) };
-        running.wait_until_started(job)?;
+        running.wait_until_started(matched.microbenchmark)?;
         Ok(running)
     }
 }
@@ -459,23 +405,23 @@ fn prepare_child(mask: &CpuMask, parent: u32) -> std::io::Result<()> {
 
 /// A running sysbench. Dropping it kills it.
 #[derive(Debug)]
-pub struct RunningSysbench {
+struct RunningSysbench {
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl RunningSysbench {
-    pub fn pid(&self) -> u32 {
+    fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    fn wait_until_started(&mut self, job: &Job<'_>) -> anyhow::Result<()> {
+    fn wait_until_started(&mut self, what: &str) -> anyhow::Result<()> {
         let mut output = String::new();
         loop {
             let start = output.len();
             if self.output.read_line(&mut output)? == 0 {
                 let errors = self.error_output();
-                bail!("sysbench cannot run {}: {output}{errors}", job.work.microbenchmark);
+                bail!("sysbench cannot run {what}: {output}{errors}");
             }
             if output[start..].trim() == STARTED {
                 return Ok(());
