@@ -56,7 +56,7 @@ pub use journal::{
 pub use memory::Maps;
 pub use module::{LoadedModule, Module, all_images, coverage, hot_modules, map_to_original};
 pub use optimize::{NewCode, OptimizeError, Optimized, optimize, plan};
-pub use patch::{BytePatch, MemoryBlock, Patch};
+pub use patch::{BytePatch, Patch};
 pub use probe::{CheckResult, Probe, probe};
 pub use process::{ProbeOptions, Process, raise_priority};
 pub use replace::Switched;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::attachment::Attachment;
 use crate::journal::{Area, Generation};
 use crate::module::{GENERATED, HotModule, HotModules, Module, hot_modules};
-use crate::patch::{BytePatch, CodeSymbol, JUMP_SIZE, MemoryBlock, Patch};
+use crate::patch::{BytePatch, JUMP_SIZE, Patch};
 use crate::process::threads;
 use crate::replace::Switched;
 use crate::{LiveError, LoadedModule, Maps, unwind};
@@ -473,22 +473,11 @@ pub(crate) fn patch(layout: &Relayout, slots: &[VirtualSlot]) -> (Patch, usize) 
     }));
     let exits = layout.entries.iter().filter_map(|entry| exit(layout, entry)).collect();
     let patch = Patch {
-        blocks: layout
-            .regions
-            .iter()
-            .map(|region| MemoryBlock { address: region.address, bytes: region.bytes.clone() })
-            .collect(),
+        blocks: layout.regions.clone(),
         entries,
         exits,
         frames: layout.frames.iter().map(|section| section.address).collect(),
-        symbols: layout
-            .symbols
-            .iter()
-            .map(|symbol| CodeSymbol {
-                range: symbol.address..symbol.address + symbol.size,
-                name: symbol.name.clone(),
-            })
-            .collect(),
+        symbols: layout.symbols.clone(),
         map: layout.map.clone(),
     };
     (patch, on_two_pages)

@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
-use dbdyno_relayout::{AddressMap, EntryPatch};
+use dbdyno_relayout::{AddressMap, EntryPatch, Region, Symbol};
 use serde::ser::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -47,30 +47,17 @@ pub(crate) const JUMP_SIZE: usize = EntryPatch::SIZE as usize;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
     /// Code and read-only data, inside the reserved memory.
-    pub blocks: Vec<MemoryBlock>,
+    pub blocks: Vec<Region>,
     /// Jumps from the original code to the new code, and addresses of the new code for virtual tables.
     pub entries: Vec<BytePatch>,
     /// Addresses of `.eh_frame` sections inside the blocks, each ending with a zero length.
     pub frames: Vec<u64>,
-    pub symbols: Vec<CodeSymbol>,
+    pub symbols: Vec<Symbol>,
     /// Jumps from the new code back to the entries, written when the new code becomes inactive: so
     /// calls between functions of the new code leave it.
     pub exits: Vec<BytePatch>,
     /// Addresses of original and copied instructions.
     pub map: AddressMap,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemoryBlock {
-    pub address: u64,
-    pub bytes: Vec<u8>,
-}
-
-/// A symbol of the new code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CodeSymbol {
-    pub range: Range<u64>,
-    pub name: String,
 }
 
 /// Bytes as hexadecimal text in JSON.

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use dbdyno_machine::ProcessIdentity;
-use object::write::{Object, StandardSection, Symbol, SymbolSection};
+use dbdyno_relayout::{Region, Symbol};
+use object::write::{Object, StandardSection, SymbolSection};
 use object::{
     Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
 use rustix::fs::{XattrFlags, fsetxattr};
 
 use crate::journal::Area;
-use crate::patch::{CodeSymbol, MemoryBlock, Patch};
+use crate::patch::Patch;
 
 /// A gdb script that loads the symbols of all new code in a process, updated with each optimization.
 /// `None` if there are no symbols.
@@ -24,7 +25,7 @@ pub fn gdb_script(state: &Path, identity: &ProcessIdentity) -> Option<PathBuf> {
     script.exists().then_some(script)
 }
 
-/// How the names of [`CodeSymbol`]s end.
+/// How the names of [`Symbol`]s end.
 const SUFFIXES: [&str; 2] = [".relaid", ".relaid.cold"];
 
 fn path(pid: u32) -> PathBuf {
@@ -38,7 +39,7 @@ fn path(pid: u32) -> PathBuf {
 /// list lets the process's user read it as well.
 pub(crate) fn write_perf_map<'a>(
     pid: u32,
-    symbols: &[CodeSymbol],
+    symbols: &[Symbol],
     areas: impl Iterator<Item = &'a Area>,
 ) {
     let areas: Vec<Range<u64>> = areas.map(Area::code_range).collect();
@@ -116,11 +117,11 @@ fn let_read(file: &File, reader: u32) -> io::Result<()> {
     Ok(())
 }
 
-fn rewrite(file: &mut File, symbols: &[CodeSymbol], areas: &[Range<u64>]) -> io::Result<()> {
+fn rewrite(file: &mut File, symbols: &[Symbol], areas: &[Range<u64>]) -> io::Result<()> {
     let mut before = String::new();
     file.read_to_string(&mut before)?;
     let start = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
-    let is_new = |at: u64| symbols.iter().any(|symbol| symbol.range.contains(&at));
+    let is_new = |at: u64| symbols.iter().any(|symbol| symbol.range().contains(&at));
     let mut text = String::new();
     for line in before.lines() {
         let is_kept = |at: u64| areas.iter().any(|area| area.contains(&at)) && !is_new(at);
@@ -129,9 +130,8 @@ fn rewrite(file: &mut File, symbols: &[CodeSymbol], areas: &[Range<u64>]) -> io:
             text.push('\n');
         }
     }
-    for symbol in symbols {
-        let (start, size) = (symbol.range.start, symbol.range.end - symbol.range.start);
-        text.push_str(&format!("{start:x} {size:x} {}\n", symbol.name));
+    for Symbol { address, size, name, .. } in symbols {
+        text.push_str(&format!("{address:x} {size:x} {name}\n"));
     }
     file.set_len(0)?;
     file.rewind()?;
@@ -190,20 +190,20 @@ fn write_script(directory: &Path, without: Option<u32>) -> io::Result<()> {
 
 /// The code of one module and its frame descriptions.
 struct ModuleCode<'a> {
-    code: &'a MemoryBlock,
-    frames: Option<MemoryBlock>,
-    symbols: Vec<&'a CodeSymbol>,
+    code: &'a Region,
+    frames: Option<Region>,
+    symbols: Vec<&'a Symbol>,
 }
 
 /// The code of a patch by module. The frame descriptions of a module follow its code.
 fn modules(patch: &Patch) -> Vec<ModuleCode<'_>> {
     let mut modules: Vec<ModuleCode<'_>> = Vec::new();
-    let mut blocks: Vec<&MemoryBlock> = patch.blocks.iter().collect();
+    let mut blocks: Vec<&Region> = patch.blocks.iter().collect();
     blocks.sort_by_key(|block| block.address);
     for block in blocks {
-        let range = block.address..block.address + block.bytes.len() as u64;
-        let inside = |symbol: &&CodeSymbol| range.contains(&symbol.range.start);
-        let symbols: Vec<&CodeSymbol> = patch.symbols.iter().filter(inside).collect();
+        let range = block.range();
+        let inside = |symbol: &&Symbol| range.contains(&symbol.address);
+        let symbols: Vec<&Symbol> = patch.symbols.iter().filter(inside).collect();
         if !symbols.is_empty() {
             modules.push(ModuleCode { code: block, frames: None, symbols });
         } else if let Some(last) = modules.last_mut() {
@@ -215,7 +215,7 @@ fn modules(patch: &Patch) -> Vec<ModuleCode<'_>> {
 }
 
 /// A list of frames, with the length of zero that ends it.
-fn frames(block: &MemoryBlock, list: u64) -> Option<MemoryBlock> {
+fn frames(block: &Region, list: u64) -> Option<Region> {
     let start = usize::try_from(list.checked_sub(block.address)?).ok()?;
     let all = block.bytes.get(start..)?;
     let mut end = 0;
@@ -223,7 +223,7 @@ fn frames(block: &MemoryBlock, list: u64) -> Option<MemoryBlock> {
         let length = u32::from_le_bytes(all.get(end..end + 4)?.try_into().ok()?);
         end += 4 + usize::try_from(length).ok()?;
         if length == 0 {
-            return Some(MemoryBlock { address: list, bytes: all.get(..end)?.to_vec() });
+            return Some(Region { address: list, bytes: all.get(..end)?.to_vec() });
         }
     }
 }
@@ -239,10 +239,10 @@ impl ModuleCode<'_> {
             object.append_section_data(id, &frames.bytes, 8);
         }
         for symbol in &self.symbols {
-            object.add_symbol(Symbol {
+            object.add_symbol(object::write::Symbol {
                 name: symbol.name.clone().into_bytes(),
-                value: symbol.range.start - self.code.address,
-                size: symbol.range.end - symbol.range.start,
+                value: symbol.address - self.code.address,
+                size: symbol.size,
                 kind: SymbolKind::Text,
                 scope: SymbolScope::Linkage,
                 weak: false,
@@ -299,10 +299,13 @@ mod tests {
 
     use super::*;
 
+    fn symbol(address: u64, name: &str) -> Symbol {
+        Symbol { address, size: 16, name: name.into(), original: 0 }
+    }
+
     fn write_symbol(pid: u32) {
-        let symbol = CodeSymbol { range: 0x1000..0x1010, name: "moved".into() };
         let area = Area { address: 0x1000, code: 0x1000, data: 0 };
-        write_perf_map(pid, &[symbol], [area].iter());
+        write_perf_map(pid, &[symbol(0x1000, "moved")], [area].iter());
     }
 
     #[test]
@@ -385,8 +388,6 @@ mod tests {
 
     #[test]
     fn symbols_of_freed_code_are_removed() {
-        let symbol =
-            |start: u64, name: &str| CodeSymbol { range: start..start + 16, name: name.into() };
         let mut file = tempfile::tempfile().unwrap();
         rewrite(&mut file, &[symbol(0x1000, "old"), symbol(0x2000, "kept")], &[]).unwrap();
         file.rewind().unwrap();

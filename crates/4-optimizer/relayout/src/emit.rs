@@ -14,49 +14,24 @@ use gimli::{DW_EH_PE_absptr, DW_EH_PE_indirect, DW_EH_PE_pcrel, DW_EH_PE_sdata4,
 use crate::frame::{Frame, FrameState};
 use crate::layout::MovedFunction;
 use crate::{
-    AddressSpace, Counter, FrameSection, Module, Options, Region, Slot, Symbol, TableCopy, layout,
+    AddressSpace, FrameSection, Module, Options, Region, Relayout, Symbol, TableCopy, layout,
 };
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// The emitted code and data of one module.
+/// The emitted code and data of all modules up to now.
 #[derive(Debug, Default)]
 pub(crate) struct EmittedCode {
-    pub(crate) regions: Vec<Region>,
-    pub(crate) frames: Option<FrameSection>,
-    pub(crate) symbols: Vec<Symbol>,
-    pub(crate) tables: Vec<TableCopy>,
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) counters: Vec<Counter>,
+    /// Without entries, slots of virtual tables and map.
+    pub(crate) layout: Relayout,
     /// Original address and copy address of every copied instruction.
     pub(crate) pairs: Vec<(u64, u64)>,
     /// Copy address and original address of all emitted instructions.
     pub(crate) originals: Vec<(u64, u64)>,
-    pub(crate) hot_bytes: u64,
-    pub(crate) cold_bytes: u64,
-    pub(crate) data_bytes: u64,
-    pub(crate) stubs_bypassed: u64,
-}
-
-impl EmittedCode {
-    pub(crate) fn append(&mut self, other: Self) {
-        self.hot_bytes += other.hot_bytes;
-        self.cold_bytes += other.cold_bytes;
-        self.data_bytes += other.data_bytes;
-        self.stubs_bypassed += other.stubs_bypassed;
-        self.regions.extend(other.regions);
-        self.symbols.extend(other.symbols);
-        self.tables.extend(other.tables);
-        self.slots.extend(other.slots);
-        self.counters.extend(other.counters);
-        self.pairs.extend(other.pairs);
-        self.originals.extend(other.originals);
-    }
 }
 
 /// The copies of one module's functions, before they have addresses.
 pub(crate) struct Emitter<'a> {
-    index: usize,
     module: &'a Module,
     moved: &'a [MovedFunction],
     assembly: Assembly<'a>,
@@ -64,12 +39,7 @@ pub(crate) struct Emitter<'a> {
 
 impl<'a> Emitter<'a> {
     /// Prepares copies of `moved` in the given order.
-    pub(crate) fn new(
-        index: usize,
-        module: &'a Module,
-        moved: &'a [MovedFunction],
-        options: &Options,
-    ) -> Self {
+    pub(crate) fn new(module: &'a Module, moved: &'a [MovedFunction], options: &Options) -> Self {
         let mut assembly = Assembly::new(module, options.bypass_plt);
         for (function, moved) in moved.iter().enumerate() {
             let loops = match options.align_loops {
@@ -85,7 +55,7 @@ impl<'a> Emitter<'a> {
             }
         }
         assembly.link();
-        Self { index, module, moved, assembly }
+        Self { module, moved, assembly }
     }
 
     /// An upper limit for the size of all regions in bytes. `None`: something is out of reach.
@@ -93,8 +63,8 @@ impl<'a> Emitter<'a> {
         // Unwind information grows with the code, so the largest code has the largest.
         let base = self.module.extent().end.next_multiple_of(PAGE);
         let data_start = self.assembly.spread(base).next_multiple_of(PAGE);
-        let (_, mut data) = self.write_tables(data_start, &mut EmittedCode::default());
-        self.write_frames(data_start, &mut data, &mut EmittedCode::default())?;
+        let (_, mut data) = self.write_tables(data_start, &mut Relayout::default());
+        self.write_frames(data_start, &mut data, &mut Relayout::default())?;
         Some(data_start - base + (data.len() as u64).next_multiple_of(PAGE))
     }
 
@@ -102,47 +72,52 @@ impl<'a> Emitter<'a> {
         self.assembly.counters_size()
     }
 
-    /// Writes the region that starts at `base`, with counters at `counters`. `None`: something is out
+    /// Appends the region that starts at `base`, with counters at `counters`. `None`: something is out
     /// of reach.
     pub(crate) fn write(
         mut self,
         base: u64,
         counters: u64,
         address_space: &dyn AddressSpace,
-    ) -> Option<EmittedCode> {
-        let counters = self.assembly.place_counters(counters);
+        emitted: &mut EmittedCode,
+    ) -> Option<()> {
+        let layout = &mut emitted.layout;
+        layout.counters.extend(self.assembly.place_counters(counters));
         let (stubs_bypassed, slots) = self.assembly.bypass(base, address_space);
+        layout.statistics.stubs_bypassed += stubs_bypassed;
+        layout.slots.extend(slots);
         let data_start = self.assembly.settle(base).next_multiple_of(PAGE);
-        let mut emitted = EmittedCode { stubs_bypassed, slots, counters, ..EmittedCode::default() };
-        let (copied, mut data) = self.write_tables(data_start, &mut emitted);
+        let (copied, mut data) = self.write_tables(data_start, layout);
         let code = self.assembly.write(base, data_start, &copied)?;
-        self.write_frames(data_start, &mut data, &mut emitted)?;
-        emitted.data_bytes = data.len() as u64;
+        self.write_frames(data_start, &mut data, layout)?;
+        layout.statistics.data_bytes += data.len() as u64;
         data.resize(data.len().next_multiple_of(PAGE as usize), 0);
-        self.name_fragments(&mut emitted);
+        self.name_fragments(layout);
+        layout.regions.push(Region { address: base, bytes: code });
+        layout.regions.push(Region { address: data_start, bytes: data });
         self.assembly.map(&mut emitted.pairs, &mut emitted.originals);
-        let module = self.index;
-        emitted.regions.push(Region { module, address: base, bytes: code });
-        emitted.regions.push(Region { module, address: data_start, bytes: data });
-        Some(emitted)
+        Some(())
     }
 
-    fn name_fragments(&self, emitted: &mut EmittedCode) {
+    fn name_fragments(&self, layout: &mut Relayout) {
+        let statistics = &mut layout.statistics;
         for fragment in self.assembly.fragments() {
             let (start, end) = self.assembly.extent(fragment);
             let original = self.moved[fragment.function].start;
             let suffix = if fragment.cold { ".relaid.cold" } else { ".relaid" };
             let name = self.module.name_at(original) + suffix;
             let size = end - start;
-            emitted.symbols.push(Symbol { address: start, size, name, original });
-            let sum = if fragment.cold { &mut emitted.cold_bytes } else { &mut emitted.hot_bytes };
-            *sum += size;
+            layout.symbols.push(Symbol { address: start, size, name, original });
+            match fragment.cold {
+                true => statistics.cold_bytes += size,
+                false => statistics.hot_bytes += size,
+            }
         }
     }
 
     /// Copies jump tables. Returns the address of each copy by the original address of the
     /// instruction that loads the table's address, and the data.
-    fn write_tables(&self, start: u64, emitted: &mut EmittedCode) -> (HashMap<u64, u64>, Vec<u8>) {
+    fn write_tables(&self, start: u64, layout: &mut Relayout) -> (HashMap<u64, u64>, Vec<u8>) {
         let mut copied = HashMap::new();
         let mut data = Vec::new();
         for moved in self.moved {
@@ -155,18 +130,13 @@ impl<'a> Emitter<'a> {
                 }
                 copied.insert(moved.graph.instructions[table.lea].address, copy);
                 let entries = table.targets.len() as u64;
-                emitted.tables.push(TableCopy { original: table.address, copy, entries });
+                layout.tables.push(TableCopy { original: table.address, copy, entries });
             }
         }
         (copied, data)
     }
 
-    fn write_frames(
-        &self,
-        start: u64,
-        data: &mut Vec<u8>,
-        emitted: &mut EmittedCode,
-    ) -> Option<()> {
+    fn write_frames(&self, start: u64, data: &mut Vec<u8>, layout: &mut Relayout) -> Option<()> {
         // Exception tables come first, because frame descriptions point to them.
         let mut exceptions = Vec::new();
         for fragment in self.assembly.fragments() {
@@ -189,7 +159,7 @@ impl<'a> Emitter<'a> {
         }
         let section = writer.finish()?;
         let size = section.len() as u64;
-        emitted.frames = Some(FrameSection { module: self.index, address, size });
+        layout.frames.push(FrameSection { address, size });
         data.extend_from_slice(&section);
         Some(())
     }

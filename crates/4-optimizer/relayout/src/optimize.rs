@@ -102,13 +102,12 @@ pub fn optimize(
         layout::order_functions(moved, options);
     }
     keep_within(modules, &mut moved, options, &mut statistics);
-    let mut layout = place_and_emit(modules, &moved, options, address_space, &mut statistics)?;
+    let mut layout = place_and_emit(modules, &moved, options, address_space, statistics)?;
     if layout.entries.is_empty() {
-        let rejected = Rejected::of(&statistics);
+        let rejected = Rejected::of(&layout.statistics);
         return Err(LayoutError::NothingHot { samples: samples.total(), rejected });
     }
-    predict(&moved, &layout.map, &mut statistics);
-    layout.statistics = statistics;
+    predict(&moved, &layout.map, &mut layout.statistics);
     Ok(layout)
 }
 
@@ -118,46 +117,30 @@ fn place_and_emit(
     moved: &[Vec<MovedFunction>],
     options: &Options,
     address_space: &mut dyn AddressSpace,
-    statistics: &mut Statistics,
+    statistics: Statistics,
 ) -> Result<Relayout, LayoutError> {
-    let mut result = EmittedCode::default();
-    let (mut entries, mut virtual_slots) = (Vec::new(), Vec::new());
-    let mut frames = Vec::new();
+    let layout = Relayout { statistics, ..Relayout::default() };
+    let mut emitted = EmittedCode { layout, ..EmittedCode::default() };
     for (index, (module, moved)) in modules.iter().zip(moved).enumerate() {
         if moved.is_empty() {
             continue;
         }
-        let emitted = emit(index, module, moved, options, address_space)?;
-        let copies: HashMap<u64, u64> = emitted.pairs.iter().copied().collect();
-        for moved in moved {
-            entries.extend(entry(index, module, moved, &copies));
-        }
+        let before = emitted.pairs.len();
+        emit(index, module, moved, options, address_space, &mut emitted)?;
+        let copies: HashMap<u64, u64> = emitted.pairs[before..].iter().copied().collect();
+        let entries = moved.iter().filter_map(|moved| entry(module, moved, &copies));
+        emitted.layout.entries.extend(entries);
         // A layout that counts is active for milliseconds.
         if options.virtual_tables && !options.count {
-            virtual_slots.extend(redirected_slots(module, moved, &copies));
+            emitted.layout.virtual_slots.extend(redirected_slots(module, moved, &copies));
         }
-        frames.extend(emitted.frames.clone());
-        result.append(emitted);
     }
-    entries.sort_unstable_by_key(|entry| entry.address);
-    virtual_slots.sort_unstable_by_key(|slot: &VirtualSlot| slot.address);
-    result.symbols.sort_unstable_by_key(|symbol| symbol.address);
-    statistics.hot_bytes = result.hot_bytes;
-    statistics.cold_bytes = result.cold_bytes;
-    statistics.data_bytes = result.data_bytes;
-    statistics.stubs_bypassed = result.stubs_bypassed;
-    Ok(Relayout {
-        regions: result.regions,
-        entries,
-        virtual_slots,
-        frames,
-        symbols: result.symbols,
-        tables: result.tables,
-        slots: result.slots,
-        counters: result.counters,
-        map: AddressMap::new(result.pairs, result.originals),
-        statistics: Statistics::default(),
-    })
+    let EmittedCode { mut layout, pairs, originals } = emitted;
+    layout.entries.sort_unstable_by_key(|entry| entry.address);
+    layout.virtual_slots.sort_unstable_by_key(|slot| slot.address);
+    layout.symbols.sort_unstable_by_key(|symbol| symbol.address);
+    layout.map = AddressMap::new(pairs, originals);
+    Ok(layout)
 }
 
 /// Counts what was moved, and predicts the effect.
@@ -290,12 +273,12 @@ fn keep_within(
     let mut with_cold = moved.iter().flatten().map(|moved| moved.rank + 1).max().unwrap_or(0);
     let mut kept = with_cold;
     loop {
-        let sizes = modules.iter().zip(&*moved).enumerate().map(|(index, (module, moved))| {
+        let sizes = modules.iter().zip(&*moved).map(|(module, moved)| {
             if moved.is_empty() {
                 return 0;
             }
             // Code that is out of reach is reported when it is emitted.
-            Emitter::new(index, module, moved, options).size_limit().unwrap_or(0)
+            Emitter::new(module, moved, options).size_limit().unwrap_or(0)
         });
         if sizes.sum::<u64>() <= options.max_bytes || kept == 0 {
             return;
@@ -325,8 +308,9 @@ fn emit(
     moved: &[MovedFunction],
     options: &Options,
     address_space: &mut dyn AddressSpace,
-) -> Result<EmittedCode, LayoutError> {
-    let mut emission = Emitter::new(index, module, moved, options);
+    emitted: &mut EmittedCode,
+) -> Result<(), LayoutError> {
+    let mut emission = Emitter::new(module, moved, options);
     let extent = module.extent();
     let no_space = |size: u64, earliest: u64, latest: u64| LayoutError::NoSpace {
         module: module.name().to_owned(),
@@ -349,23 +333,17 @@ fn emit(
         0 => 0,
         size => address_space.counters(index).ok_or_else(|| no_space(size, earliest, latest))?,
     };
-    emission.write(base, counters, address_space).ok_or_else(|| no_space(size, earliest, latest))
+    let written = emission.write(base, counters, address_space, emitted);
+    written.ok_or_else(|| no_space(size, earliest, latest))
 }
 
-fn entry(
-    index: usize,
-    module: &Module,
-    moved: &MovedFunction,
-    copies: &HashMap<u64, u64>,
-) -> Option<EntryPatch> {
+fn entry(module: &Module, moved: &MovedFunction, copies: &HashMap<u64, u64>) -> Option<EntryPatch> {
     let copy = *copies.get(&moved.patch)?;
     let distance = copy.wrapping_sub(moved.patch + EntryPatch::SIZE) as u32;
     let mut patch = [0xe9; 5];
     patch[1..].copy_from_slice(&distance.to_le_bytes());
     Some(EntryPatch {
-        module: index,
         function: moved.start,
-        name: module.name_at(moved.start),
         address: moved.patch,
         original: module.bytes(moved.patch, 5)?.try_into().ok()?,
         patch,

@@ -13,9 +13,9 @@ use crate::{RejectReason, SamplePrecision};
 /// To apply it, write and protect the regions, register the frame sections, then patch the entries
 /// while all threads are stopped. To undo it, write back [`EntryPatch::original`]; the regions stay
 /// mapped.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Relayout {
-    /// New memory. The regions of a module are contiguous.
+    /// New memory, in whole pages. The regions of a module are contiguous.
     pub regions: Vec<Region>,
     pub entries: Vec<EntryPatch>,
     /// Slots of virtual tables to be redirected, too, by address. Each is independent of all other patches.
@@ -36,20 +36,14 @@ pub struct Relayout {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    pub module: usize,
-    /// Start address, a multiple of 4096.
     pub address: u64,
-    /// Content, a multiple of 4096 bytes.
     pub bytes: Vec<u8>,
 }
 
 /// The patch that redirects a function to its copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPatch {
-    pub module: usize,
     pub function: u64,
-    /// Symbol, or `module+0xoffset` if there is none.
-    pub name: String,
     /// Address of the patch: after the first instruction of the function, where tracing tools set
     /// breakpoints (uprobes).
     ///
@@ -87,7 +81,6 @@ pub struct VirtualSlot {
 /// A complete `.eh_frame` section for copied code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameSection {
-    pub module: usize,
     /// Start address, inside a read-only region.
     pub address: u64,
     /// Size in bytes, with the terminator.
@@ -130,6 +123,12 @@ pub struct Symbol {
     /// The function's name with the suffix `.relaid` or `.relaid.cold`.
     pub name: String,
     pub original: u64,
+}
+
+impl Symbol {
+    pub fn range(&self) -> Range<u64> {
+        self.address..self.address + self.size
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

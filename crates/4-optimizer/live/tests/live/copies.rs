@@ -4,10 +4,10 @@ use std::fs;
 use std::time::Duration;
 
 use dbdyno_live::{
-    Activation, Attachment, BytePatch, GenerationState, JournalRecord, LiveError, MAX_CODE,
-    MemoryBlock, Module, Patch, ProbeOptions, Process, Switched,
+    Activation, Attachment, BytePatch, GenerationState, JournalRecord, LiveError, MAX_CODE, Module,
+    Patch, ProbeOptions, Process, Switched,
 };
-use dbdyno_relayout::AddressMap;
+use dbdyno_relayout::{AddressMap, Region};
 
 use crate::victim::{Program, Victim};
 
@@ -80,7 +80,7 @@ pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -
             patch: jump(next, from),
         });
         pairs.extend((0..size).map(|at| (from + at, next + at)));
-        patch.blocks.push(MemoryBlock { address: next, bytes });
+        patch.blocks.push(Region { address: next, bytes });
         next += size.next_multiple_of(32);
     }
     patch.entries.retain(BytePatch::is_on_one_page);

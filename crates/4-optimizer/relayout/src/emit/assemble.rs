@@ -58,6 +58,11 @@ struct CopiedInst {
 }
 
 impl CopiedInst {
+    /// An instruction that the original does not have.
+    fn added(original: u64, form: Form) -> Self {
+        Self { original, length: 0, form, relative: None, size: 0, address: 0 }
+    }
+
     fn end(&self) -> u64 {
         self.address + u64::from(self.size)
     }
@@ -139,14 +144,8 @@ impl<'a> Assembly<'a> {
         for (position, &block) in order.iter().enumerate() {
             let next = order.get(position + 1).map(|&next| graph.start(next));
             if loops.contains(&block) {
-                self.insts.push(CopiedInst {
-                    original: graph.start(block),
-                    length: 0,
-                    form: Form::Padding((ALIGNMENT - 1) as u8),
-                    relative: None,
-                    size: 0,
-                    address: 0,
-                });
+                let padding = Form::Padding((ALIGNMENT - 1) as u8);
+                self.insts.push(CopiedInst::added(graph.start(block), padding));
             }
             self.starts.insert(graph.start(block), self.insts.len());
             let counter = moved.counters.get(block).copied().flatten();
@@ -162,14 +161,7 @@ impl<'a> Assembly<'a> {
         let end = last.end();
         for (index, inst) in code.iter().enumerate() {
             if counter == Some(index) {
-                self.insts.push(CopiedInst {
-                    original: inst.address,
-                    length: 0,
-                    form: Form::Count(self.counted.len()),
-                    relative: None,
-                    size: 0,
-                    address: 0,
-                });
+                self.insts.push(CopiedInst::added(inst.address, Form::Count(self.counted.len())));
                 self.counted.push(first.address);
             }
             let form = match inst.kind {
@@ -194,14 +186,7 @@ impl<'a> Assembly<'a> {
             kind => !kind.ends() && next != Some(end),
         };
         if continues {
-            self.insts.push(CopiedInst {
-                original: end,
-                length: 0,
-                form: Form::Jump(BranchTarget::Original(end)),
-                relative: None,
-                size: 0,
-                address: 0,
-            });
+            self.insts.push(CopiedInst::added(end, Form::Jump(BranchTarget::Original(end))));
         }
     }
 
