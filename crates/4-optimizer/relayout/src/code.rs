@@ -113,7 +113,10 @@ fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<InstKind,
                 Err(RejectReason::ShortBranch)
             }
         }
-        FlowControl::IndirectBranch => near(instruction, InstKind::IndirectJump),
+        FlowControl::IndirectBranch => match instruction.code() {
+            Opcode::Jmp_rm64 => Ok(InstKind::IndirectJump),
+            _ => Err(RejectReason::Undecodable),
+        },
         FlowControl::IndirectCall => match instruction.code() {
             Opcode::Call_rm64 => Ok(InstKind::IndirectCall),
             Opcode::Syscall | Opcode::Sysenter => Err(RejectReason::SystemCall),
@@ -134,13 +137,6 @@ fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<InstKind,
         FlowControl::XbeginXabortXend => Err(RejectReason::Transaction),
         // ud2: control continues only if a signal handler skips it.
         FlowControl::Exception => Ok(InstKind::Plain),
-    }
-}
-
-fn near(instruction: &Instruction, kind: InstKind) -> Result<InstKind, RejectReason> {
-    match instruction.code() {
-        Opcode::Jmp_rm64 => Ok(kind),
-        _ => Err(RejectReason::Undecodable),
     }
 }
 

@@ -6,11 +6,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use crate::Module;
 use crate::block_counts::within;
-use crate::bytes::ConstantMemory;
-use crate::frame::landings;
-
-/// Maximum number of entries of a jump table.
-const MAX_TABLE: usize = 1 << 14;
+use crate::frame::{ExceptionTable, Frame, landings};
+use crate::jump_tables::{MAX_ENTRIES, entry};
 
 /// Addresses inside functions that the module's code refers to.
 #[derive(Debug, Default)]
@@ -113,21 +110,25 @@ impl CodeReferences {
 
     /// Records the targets of a possible jump table.
     fn read_table(&mut self, module: &Module, range: Range<u64>) {
-        let table = range.start;
-        for at in range.step_by(4).take(MAX_TABLE) {
-            let Some(bytes) = module.constant_bytes(at, 4) else { return };
-            let offset = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            let target = table.wrapping_add_signed(i64::from(offset));
-            if !module.is_executable(target) {
-                return;
-            }
-            self.taken.push(target);
-        }
+        let entries = (range.end - range.start).div_ceil(4).min(MAX_ENTRIES);
+        let targets = (0..entries).map_while(|index| entry(module, range.start, index));
+        self.taken.extend(targets.take_while(|&target| module.is_executable(target)));
     }
 
     /// Addresses in the range that are targets of branches from other functions, or their landing pads.
     pub(crate) fn entered(&self, range: Range<u64>) -> &[u64] {
         within(&self.entered, range, |&address| address)
+    }
+
+    /// Addresses in a function that are entered from other code, or as landing pads of its frame, in order.
+    pub(crate) fn all_entered(&self, range: Range<u64>, frame: Option<&Frame>) -> Vec<u64> {
+        let table = frame.and_then(|frame| frame.exceptions.as_ref());
+        let landings = table.into_iter().flat_map(ExceptionTable::landings);
+        let mut all: Vec<u64> = landings.filter(|landing| range.contains(landing)).collect();
+        all.extend_from_slice(self.entered(range));
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Whether code loads an address in the range, or a jump table may contain one.

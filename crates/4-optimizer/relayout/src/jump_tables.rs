@@ -27,7 +27,7 @@ use crate::code::{EdgeKind, Graph, Inst, InstKind};
 
 /// Number of instructions to search backwards from the jump.
 const WINDOW: usize = 24;
-const MAX_ENTRIES: u64 = 1 << 14;
+pub(crate) const MAX_ENTRIES: u64 = 1 << 14;
 
 /// An indirect jump through a table of offsets.
 #[derive(Debug, Clone)]
@@ -202,7 +202,8 @@ fn bound(
     None
 }
 
-fn entry(module: &Module, table: u64, index: u64) -> Option<u64> {
+/// The target of an entry of a table.
+pub(crate) fn entry(module: &Module, table: u64, index: u64) -> Option<u64> {
     let bytes = module.constant_bytes(table.checked_add(4 * index)?, 4)?;
     let offset = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     Some(table.wrapping_add_signed(i64::from(offset)))

@@ -362,15 +362,9 @@ pub(crate) fn graph_of(
     function: &Function,
     references: &CodeReferences,
 ) -> Option<Graph> {
-    let range = function.range();
     let code = decode(module, function).ok()?;
-    let mut entered = references.entered(range.clone()).to_vec();
-    if let Ok(frame) = Frame::read(module, function) {
-        let landings = frame.exceptions.iter().flat_map(|table| table.landings());
-        entered.extend(landings.filter(|landing| range.contains(landing)));
-    }
-    entered.sort_unstable();
-    entered.dedup();
+    let frame = Frame::read(module, function).ok();
+    let entered = references.all_entered(function.range(), frame.as_ref());
     Graph::new(module, code, &entered).ok()
 }
 

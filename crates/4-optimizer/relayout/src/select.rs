@@ -66,16 +66,11 @@ impl<'a> Selector<'a> {
 
     /// Decodes a function and checks everything that could make its copy behave differently.
     pub(crate) fn analyze(&mut self, function: &Function) -> Result<MovableFunction, RejectReason> {
-        let range = function.range();
         self.check_whole(function)?;
         let frame = Frame::read(self.module, function)?;
         let code = decode(self.module, function)?;
         let patch = self.check_code(function, &code)?;
-        let landings = frame.exceptions.iter().flat_map(|table| table.landings());
-        let mut entered: Vec<u64> = landings.filter(|landing| range.contains(landing)).collect();
-        entered.extend_from_slice(self.references.entered(range.clone()));
-        entered.sort_unstable();
-        entered.dedup();
+        let entered = self.references.all_entered(function.range(), Some(&frame));
         let graph = Graph::new(self.module, code, &entered)?;
         let patched = patch + 1..patch + EntryPatch::SIZE;
         // A block that only follows another one is reached through instructions that are replaced, too.
