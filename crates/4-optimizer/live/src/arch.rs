@@ -19,22 +19,13 @@ pub fn check_platform() -> Result<(), LiveError> {
 }
 
 pub(crate) use imp::{
-    Registers, SYS_EPOLL_WAIT, SYS_PAUSE, SYS_POLL, SYS_RENAME, SYS_SELECT, SYS_UNLINK,
-    size_of_vectors,
+    Registers, SYS_EPOLL_WAIT, SYS_PAUSE, SYS_POLL, SYS_RENAME, SYS_SELECT, SYS_UNLINK, registers,
+    set_registers, size_of_vectors,
 };
 
 /// The result of `ptrace`.
 pub(crate) fn check(status: libc::c_long) -> io::Result<()> {
     if status == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// The registers of a stopped thread.
-pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
-    imp::registers(tid)
-}
-
-pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
-    imp::set_registers(tid, registers)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -49,7 +40,8 @@ mod imp {
 
     use super::check;
 
-    pub(super) fn registers(tid: i32) -> io::Result<Registers> {
+    /// The registers of a stopped thread.
+    pub(crate) fn registers(tid: i32) -> io::Result<Registers> {
         let mut registers = std::mem::MaybeUninit::<Registers>::uninit();
         let nothing = ptr::null_mut::<libc::c_void>();
         // SAFETY: the kernel fills a structure of this type at the given address.
@@ -58,7 +50,7 @@ mod imp {
         Ok(unsafe { registers.assume_init() })
     }
 
-    pub(super) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
+    pub(crate) fn set_registers(tid: i32, registers: &Registers) -> io::Result<()> {
         let nothing = ptr::null_mut::<libc::c_void>();
         // SAFETY: the kernel reads a structure of this type.
         check(unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, nothing, ptr::from_ref(registers)) })
@@ -108,11 +100,11 @@ mod imp {
     pub(crate) const SYS_SELECT: libc::c_long = NONE;
     pub(crate) const SYS_UNLINK: libc::c_long = NONE;
 
-    pub(super) fn registers(_tid: i32) -> io::Result<Registers> {
+    pub(crate) fn registers(_tid: i32) -> io::Result<Registers> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn set_registers(_tid: i32, _registers: &Registers) -> io::Result<()> {
+    pub(crate) fn set_registers(_tid: i32, _registers: &Registers) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

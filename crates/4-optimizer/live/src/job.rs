@@ -18,6 +18,7 @@ use crate::module::{all_images, map_to_original};
 use crate::optimize::{OptimizeError, Optimized, PlannedOptimization, optimize, plan};
 use crate::process::Process;
 use crate::process::retry_while_busy;
+use crate::replace::Switched;
 use crate::sample::{
     SampleSource, Sampled, SamplingOptions, SamplingPlan, SamplingRequest, sample,
 };
@@ -118,13 +119,17 @@ pub struct Outcome {
 impl Outcome {
     /// Whether a requested A/B test failed, or practically nothing was changed, in one of the processes.
     pub fn has_failed(&self) -> bool {
-        let of_members = self.members.iter().any(|member| match &member.outcome {
-            MemberOutcome::Switched(switched) => switched.is_ineffective(),
-            MemberOutcome::Inherited | MemberOutcome::Error(_) => false,
-        });
-        self.optimized.switched.is_ineffective()
-            || of_members
+        self.all_switched().any(Switched::is_ineffective)
             || self.effect.as_ref().is_some_and(|effect| !effect.errors.is_empty())
+    }
+
+    /// The switch of each process that was switched.
+    fn all_switched(&self) -> impl Iterator<Item = &Switched> {
+        let members = self.members.iter().filter_map(|member| match &member.outcome {
+            MemberOutcome::Switched(switched) => Some(switched),
+            MemberOutcome::Inherited | MemberOutcome::Error(_) => None,
+        });
+        std::iter::once(&self.optimized.switched).chain(members)
     }
 
     /// The descendants that have the new code.
@@ -143,12 +148,7 @@ impl Outcome {
 
     /// The longest stop of a process, and the largest number of stopped threads.
     pub fn largest_stop(&self) -> (Nanos, usize) {
-        let members = self.members.iter().filter_map(|member| match &member.outcome {
-            MemberOutcome::Switched(switched) => Some(switched),
-            MemberOutcome::Inherited | MemberOutcome::Error(_) => None,
-        });
-        let switched = std::iter::once(&self.optimized.switched).chain(members);
-        switched.fold((Nanos::ZERO, 0), |(longest, threads), one| {
+        self.all_switched().fold((Nanos::ZERO, 0), |(longest, threads), one| {
             (longest.max(one.longest_stop), threads.max(one.threads))
         })
     }

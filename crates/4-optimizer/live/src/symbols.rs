@@ -17,6 +17,7 @@ use rustix::fs::{XattrFlags, fsetxattr};
 
 use crate::journal::Area;
 use crate::patch::Patch;
+use crate::probe::Status;
 
 /// A gdb script that loads the symbols of all new code in a process, updated with each optimization.
 /// `None` if there are no symbols.
@@ -88,9 +89,8 @@ pub(crate) fn remove_perf_map(pid: u32) {
 }
 
 fn user_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    users.split_whitespace().nth(1)?.parse().ok()
+    let status = Status::of(pid).ok()?;
+    status.field("Uid")?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Lets a user read a file of mode 0600, with an access control list as in `acl(5)`.

@@ -39,9 +39,7 @@ pub(crate) const MAX_LISTS: usize = ((VECTORS_OFFSET - OBJECTS_OFFSET) / OBJECT_
 impl Unwinder {
     /// The unwinder of a process; `None` if no shared one is loaded.
     pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
-        let maps = process.maps()?;
-        let Some(library) = Module::with_prefix(&maps, "libgcc_s.so") else { return Ok(None) };
-        let module = Module::open(process, &library)?;
+        let Some(module) = libgcc(process)? else { return Ok(None) };
         let symbols = symbols(&module, ["__register_frame_info", "__deregister_frame_info"]);
         Ok(symbols.map(|[register, deregister]| Self { register, deregister }))
     }
@@ -63,6 +61,11 @@ impl Unwinder {
     }
 }
 
+fn libgcc(process: &Process) -> Result<Option<Module>, LiveError> {
+    let library = Module::with_prefix(&process.maps()?, "libgcc_s.so");
+    library.map(|library| Module::open(process, &library)).transpose()
+}
+
 /// How libgcc looks up registered frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnwinderVersion {
@@ -75,10 +78,7 @@ pub(crate) enum UnwinderVersion {
 impl UnwinderVersion {
     /// That of a process; `None` if no shared libgcc is loaded.
     pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
-        let maps = process.maps()?;
-        let Some(library) = Module::with_prefix(&maps, "libgcc_s.so") else { return Ok(None) };
-        let module = Module::open(process, &library)?;
-        Ok(Some(Self::of_file(module.bytes())))
+        Ok(libgcc(process)?.map(|module| Self::of_file(module.bytes())))
     }
 
     /// libgcc 13 added functions under a new version of its symbols, as most versions do.

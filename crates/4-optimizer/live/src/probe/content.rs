@@ -17,7 +17,7 @@ use crate::attachment::MAX_CODE;
 use crate::journal::Area;
 use crate::memory::{Mapping, Maps, ProcessMemory};
 use crate::module::Module;
-use crate::probe::{Found, note, ok};
+use crate::probe::{Found, Status, note, ok};
 use crate::process::Process;
 use crate::process::{has_ended, identify, is_kernel_thread};
 use crate::unwind::UnwinderVersion;
@@ -222,12 +222,9 @@ pub(super) fn check_access(pid: u32) -> Result<Found, LiveError> {
 /// Checks whether the security module Yama permits tracing.
 pub(crate) fn check_ptrace_scope(pid: u32) -> Result<(), LiveError> {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let may_trace = fs::read_to_string("/proc/self/status").ok().and_then(|status| {
-        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-        let capabilities = u64::from_str_radix(line.trim(), 16).ok()?;
-        const CAP_SYS_PTRACE: u32 = 19;
-        Some(capabilities >> CAP_SYS_PTRACE & 1 == 1)
-    });
+    const CAP_SYS_PTRACE: u32 = 19;
+    let status = fs::read_to_string("/proc/self/status").map(Status).ok();
+    let may_trace = status.and_then(|status| status.has_capability(CAP_SYS_PTRACE));
     // The kernel asks Yama for access to the memory, too.
     let is_permitted = || ProcessMemory::open(pid).is_ok();
     refused_by_yama(scope.trim(), may_trace, is_permitted)

@@ -245,9 +245,12 @@ impl Status {
     /// Whether a process with this status may read filters of others.
     fn may_read_filters(&self) -> bool {
         const CAP_SYS_ADMIN: u32 = 21;
-        let capabilities = self.field("CapEff").and_then(|text| u64::from_str_radix(text, 16).ok());
-        capabilities.unwrap_or(0) >> CAP_SYS_ADMIN & 1 == 1
-            && self.filter_mode() == FilterMode::None
+        self.has_capability(CAP_SYS_ADMIN) == Some(true) && self.filter_mode() == FilterMode::None
+    }
+
+    fn has_capability(&self, number: u32) -> Option<bool> {
+        let capabilities = u64::from_str_radix(self.field("CapEff")?, 16).ok()?;
+        Some(capabilities >> number & 1 == 1)
     }
 
     pub(crate) fn check_filter(&self, pid: u32, options: ProbeOptions) -> Result<Found, LiveError> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
 
 pub use budget::{DEFAULT_FREQUENCY, SamplingCost, SamplingPlan, SamplingRequest};
-use dbdyno_machine::ProcStat;
+use dbdyno_machine::{CpuSet, ProcStat};
 use dbdyno_relayout::{Branch, BranchCount, FallThrough, Samples};
 use dbdyno_stats::median;
 use dbdyno_units::Share;
@@ -128,7 +128,7 @@ pub fn sample(
     let start = Instant::now();
     let mut family_read = start;
     // Only an event of all threads also interrupts this one.
-    let cost = options.cost.filter(|_| events.are_of_all_threads());
+    let cost = options.cost.filter(|_| events.all_threads);
     let (mut overheads, mut overhead_measured) = (Vec::new(), start);
     let mut since_change = 0;
     loop {
@@ -217,15 +217,9 @@ fn refusal(pid: u32, error: io::Error) -> LiveError {
 
 fn online_cpus() -> io::Result<Vec<usize>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let invalid = || io::Error::other(format!("invalid list of CPUs: {text}"));
-    let mut cpus = Vec::new();
-    for range in text.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let first: usize = first.parse().map_err(|_| invalid())?;
-        let last: usize = last.parse().map_err(|_| invalid())?;
-        cpus.extend(first..=last);
-    }
-    Ok(cpus)
+    let cpus = text.parse::<CpuSet>();
+    let cpus = cpus.map_err(|_| io::Error::other(format!("invalid list of CPUs: {text}")))?;
+    Ok(cpus.iter().map(|cpu| cpu as usize).collect())
 }
 
 /// Size of a ring buffer in bytes.
@@ -259,6 +253,7 @@ pub(super) struct Events {
     rings: Vec<Sampler>,
     /// Events that write to the ring buffer of another event.
     redirected: Vec<Counter>,
+    /// Whether they are events of all threads of the machine.
     all_threads: bool,
 }
 
@@ -295,11 +290,6 @@ impl Events {
             }
         }
         Ok(events)
-    }
-
-    /// Whether they are events of all threads of the machine.
-    pub(super) fn are_of_all_threads(&self) -> bool {
-        self.all_threads
     }
 
     pub(super) fn len(&self) -> usize {
