@@ -112,7 +112,7 @@ impl fmt::Display for Relro {
 }
 
 /// Properties of a file's machine code.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Code {
     /// Number of functions decoded.
     pub functions: u64,
@@ -153,7 +153,7 @@ fn share(part: u64, whole: u64) -> Share {
 }
 
 /// The source of function bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FunctionsFrom {
     /// The symbol table.
@@ -161,6 +161,7 @@ pub enum FunctionsFrom {
     /// The unwind tables, which stripped files keep.
     Unwinding,
     /// None: each section counts as one function.
+    #[default]
     Sections,
 }
 

@@ -28,16 +28,8 @@ pub struct Progress {
 /// `compile_db` is the build tool's `compile_commands.json`.
 ///
 /// Without objects, the compilation units recorded in the linked files are used.
-pub fn build(
-    objects_dir: &Path,
-    linked: &[PathBuf],
-    compile_db: Option<&Path>,
-    expected: &Expected,
-) -> Result<Audit, AuditError> {
-    build_watched(objects_dir, linked, compile_db, expected, &|_| {})
-}
-
-/// Like [`build()`]; reports progress after each file, from several threads.
+///
+/// Reports progress after each file, from several threads.
 pub fn build_watched(
     objects_dir: &Path,
     linked: &[PathBuf],

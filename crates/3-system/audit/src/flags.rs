@@ -303,7 +303,8 @@ pub(crate) fn interpret(context: CommandContext<'_>, flags: &[String]) -> Effect
     for flag in flags {
         state.apply(flag);
     }
-    let optimization = state.optimization.unwrap_or(Optimization::O0);
+    let found = state.found;
+    let optimization = found.optimization.unwrap_or(Optimization::O0);
     let generated_by_link = state.ltrans || language == Some("GIMPLE");
     let lto = if generated_by_link {
         LtoForm::Linked
@@ -317,7 +318,7 @@ pub(crate) fn interpret(context: CommandContext<'_>, flags: &[String]) -> Effect
     };
     // Both compilers omit frame pointers in optimized code, but only on x86 is this the default
     // everywhere.
-    let frame_pointers = state.frame_pointers.or(match (optimization, machine) {
+    let frame_pointers = found.frame_pointers.or(match (optimization, machine) {
         (Optimization::O0, _) => Some(true),
         (_, Machine::X86) => Some(false),
         (_, Machine::Arm | Machine::Other) => None,
@@ -330,17 +331,13 @@ pub(crate) fn interpret(context: CommandContext<'_>, flags: &[String]) -> Effect
         language: language.map(str::to_owned),
         optimization: Some(optimization),
         lto: Some(lto),
-        march: state.march.or_else(|| if is_recorded { None } else { machine.baseline() }),
-        mtune: state.mtune,
-        debug: Some(state.debug.unwrap_or(false)),
+        march: found.march.or_else(|| if is_recorded { None } else { machine.baseline() }),
+        debug: Some(found.debug.unwrap_or(false)),
         frame_pointers,
-        stack_protector: state.stack_protector,
-        fortify: state.fortify.or(macros.then_some(Fortify::Off)),
-        stack_clash: state.stack_clash,
-        control_flow: state.control_flow,
-        position: state.position,
-        assertions: state.ndebug.map(|ndebug| !ndebug).or(macros.then_some(true)),
-        profile: Some(state.profile.unwrap_or(Profile::None)),
+        fortify: found.fortify.or(macros.then_some(Fortify::Off)),
+        assertions: found.assertions.or(macros.then_some(true)),
+        profile: Some(found.profile.unwrap_or(Profile::None)),
+        ..found
     }
 }
 
@@ -354,21 +351,11 @@ enum LtoWord {
 #[derive(Default)]
 struct FlagState {
     machine: Machine,
-    optimization: Option<Optimization>,
     lto: Option<LtoWord>,
     fat: bool,
     ltrans: bool,
-    march: Option<String>,
-    mtune: Option<String>,
-    debug: Option<bool>,
-    frame_pointers: Option<bool>,
-    stack_protector: Option<StackProtector>,
-    fortify: Option<Fortify>,
-    stack_clash: Option<bool>,
-    control_flow: Option<bool>,
-    position: Option<Position>,
-    ndebug: Option<bool>,
-    profile: Option<Profile>,
+    /// The other settings.
+    found: Effective,
 }
 
 impl FlagState {
@@ -380,6 +367,7 @@ impl FlagState {
             macros.for_each(|option| self.apply(option));
             return;
         }
+        let found = &mut self.found;
         match flag {
             "-flto" | "-flto=full" | "-flto=auto" | "-flto=jobserver" => {
                 self.lto = Some(LtoWord::Full);
@@ -389,64 +377,65 @@ impl FlagState {
             "-ffat-lto-objects" => self.fat = true,
             "-fno-fat-lto-objects" => self.fat = false,
             "-fltrans" | "-fwpa" => self.ltrans = true,
-            "-fomit-frame-pointer" => self.frame_pointers = Some(false),
-            "-fno-omit-frame-pointer" => self.frame_pointers = Some(true),
-            "-fno-stack-protector" => self.stack_protector = Some(StackProtector::Off),
-            "-fstack-protector" => self.stack_protector = Some(StackProtector::Basic),
-            "-fstack-protector-strong" => self.stack_protector = Some(StackProtector::Strong),
-            "-fstack-protector-all" => self.stack_protector = Some(StackProtector::All),
-            "-fstack-protector-explicit" => self.stack_protector = Some(StackProtector::Explicit),
-            "-fstack-clash-protection" => self.stack_clash = Some(true),
-            "-fno-stack-clash-protection" => self.stack_clash = Some(false),
-            "-fcf-protection" => self.control_flow = Some(true),
-            "-fPIC" | "-fpic" => self.position = Some(Position::Pic),
-            "-fPIE" | "-fpie" => self.position = Some(Position::Pie),
+            "-fomit-frame-pointer" => found.frame_pointers = Some(false),
+            "-fno-omit-frame-pointer" => found.frame_pointers = Some(true),
+            "-fno-stack-protector" => found.stack_protector = Some(StackProtector::Off),
+            "-fstack-protector" => found.stack_protector = Some(StackProtector::Basic),
+            "-fstack-protector-strong" => found.stack_protector = Some(StackProtector::Strong),
+            "-fstack-protector-all" => found.stack_protector = Some(StackProtector::All),
+            "-fstack-protector-explicit" => found.stack_protector = Some(StackProtector::Explicit),
+            "-fstack-clash-protection" => found.stack_clash = Some(true),
+            "-fno-stack-clash-protection" => found.stack_clash = Some(false),
+            "-fcf-protection" => found.control_flow = Some(true),
+            "-fPIC" | "-fpic" => found.position = Some(Position::Pic),
+            "-fPIE" | "-fpie" => found.position = Some(Position::Pie),
             "-fno-PIC" | "-fno-pic" | "-fno-PIE" | "-fno-pie" => {
-                self.position = Some(Position::Fixed);
+                found.position = Some(Position::Fixed);
             }
-            "-DNDEBUG" => self.ndebug = Some(true),
-            "-UNDEBUG" => self.ndebug = Some(false),
-            "-U_FORTIFY_SOURCE" => self.fortify = Some(Fortify::Off),
-            "-D_FORTIFY_SOURCE" => self.fortify = Some(Fortify::Level(1)),
-            "-fno-profile-use" | "-fno-profile-generate" => self.profile = Some(Profile::None),
+            "-DNDEBUG" => found.assertions = Some(false),
+            "-UNDEBUG" => found.assertions = Some(true),
+            "-U_FORTIFY_SOURCE" => found.fortify = Some(Fortify::Off),
+            "-D_FORTIFY_SOURCE" => found.fortify = Some(Fortify::Level(1)),
+            "-fno-profile-use" | "-fno-profile-generate" => found.profile = Some(Profile::None),
             _ => self.apply_with_value(flag),
         }
     }
 
     fn apply_with_value(&mut self, flag: &str) {
+        let found = &mut self.found;
         if let Some(level) = flag.strip_prefix("-O") {
-            self.optimization = level_of(level).or(self.optimization);
+            found.optimization = level_of(level).or(found.optimization);
         } else if let Some(kind) = flag.strip_prefix("-g") {
             if let Some(debug) = debug_of(kind) {
-                self.debug = Some(debug);
+                found.debug = Some(debug);
             }
         } else if flag.starts_with("-flto=") {
             // A number of jobs, or a value of a newer compiler.
             self.lto = Some(LtoWord::Full);
         } else if let Some(march) = flag.strip_prefix("-march=") {
-            self.march = Some(march.to_owned());
+            found.march = Some(march.to_owned());
         } else if let Some(mtune) = flag.strip_prefix("-mtune=") {
-            self.mtune = Some(mtune.to_owned());
+            found.mtune = Some(mtune.to_owned());
         } else if let Some(cpu) = flag.strip_prefix("-mcpu=") {
             // On Arm it sets both; on x86 it is a deprecated name of -mtune.
             if self.machine == Machine::Arm {
-                self.march = Some(cpu.to_owned());
+                found.march = Some(cpu.to_owned());
             }
-            self.mtune = Some(cpu.to_owned());
+            found.mtune = Some(cpu.to_owned());
         } else if let Some(value) = flag.strip_prefix("-fcf-protection=") {
-            self.control_flow = Some(value != "none");
+            found.control_flow = Some(value != "none");
         } else if let Some(value) = flag.strip_prefix("-mbranch-protection=") {
-            self.control_flow = Some(value != "none");
+            found.control_flow = Some(value != "none");
         } else if flag.starts_with("-DNDEBUG=") {
-            self.ndebug = Some(true);
+            found.assertions = Some(false);
         } else if let Some(value) = flag.strip_prefix("-D_FORTIFY_SOURCE=") {
-            self.fortify = match value.parse() {
+            found.fortify = match value.parse() {
                 Ok(0) => Some(Fortify::Off),
                 Ok(level) => Some(Fortify::Level(level)),
                 Err(_) => Some(Fortify::On),
             };
         } else if let Some(profile) = profile_of(flag) {
-            self.profile = Some(profile);
+            found.profile = Some(profile);
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Build systems nest and distributions add flags, so the requested flags and those that reach an
 //! object can differ. Compilers record the flags they were given; this crate reads them.
 //!
-//! [`build()`] reads the objects of a build, [`binary()`] a single file. Both return an [`Audit`]:
-//! the [`Effective`] flags of each object, the [`Finding`]s against an [`Expected`], and properties
-//! of the linked files. [`difference()`] compares two audits.
+//! [`build_watched()`] reads the objects of a build, [`binary()`] a single file. Both return an
+//! [`Audit`]: the [`Effective`] flags of each object, the [`Finding`]s against an [`Expected`], and
+//! properties of the linked files. [`difference()`] compares two audits.
 //!
 //! The module `read` reads objects and binaries; checks and text output are pure functions.
 
@@ -31,7 +31,7 @@ pub use binary::{
     Binary, BinaryKind, Code, Extension, ExtensionUse, Function, FunctionsFrom, Protections,
     Records, Relro, Sizes,
 };
-pub use collect::{FoundFiles, Progress, binary, build, build_watched, find_files};
+pub use collect::{FoundFiles, Progress, binary, build_watched, find_files};
 pub use dbdyno_types::FlagCheck as Check;
 pub use difference::difference;
 pub use effective::{

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::effective::{
-    Effective, Family, LtoForm, Optimization, Position, RecordedCompiler, StackProtector,
+    Effective, Family, LtoForm, Optimization, RecordedCompiler, StackProtector,
 };
 use crate::flags::Producer;
 
@@ -221,7 +221,6 @@ impl Found {
                 None if self.groups > 0 => Some(StackProtector::Off),
                 protector => protector,
             },
-            position: None::<Position>,
             ..Effective::default()
         };
         Module { producer, source: self.source, effective }

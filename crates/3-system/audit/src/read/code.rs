@@ -8,7 +8,7 @@ use iced_x86::{
 };
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
-use crate::binary::{Code, Extension, ExtensionUse, Function, FunctionsFrom};
+use crate::binary::{Code, Extension, Function, FunctionsFrom};
 
 /// How often a byte of code is decoded at most, as a part of different functions: symbols overlap
 /// little, except in files made to keep readers busy.
@@ -26,7 +26,7 @@ pub(super) fn scan(file: &object::File<'_>) -> Option<Code> {
         return None;
     }
     let (functions, found) = bounds(file);
-    let mut tally = Tally::default();
+    let mut code = Code { found, ..Code::default() };
     for section in file.sections().filter(|section| section.kind() == SectionKind::Text) {
         // Linker stubs, not compiled functions.
         if section.name().is_ok_and(|name| name.starts_with(".plt")) {
@@ -36,37 +36,27 @@ pub(super) fn scan(file: &object::File<'_>) -> Option<Code> {
         let here = functions.of_section(&section);
         if here.is_empty() {
             let whole = Bounds { name: None, address: section.address(), size: data.len() as u64 };
-            tally.function(&whole, data);
+            code.add(&whole, data);
         }
         let mut left = data.len().saturating_mul(MAX_OVERLAP);
         for function in here {
             let start = function.address.saturating_sub(section.address());
             let end = start.saturating_add(function.size);
             let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-            if let Some(code) = range.and_then(|(start, end)| data.get(start..end)) {
-                let Some(rest) = left.checked_sub(code.len()) else { break };
+            if let Some(bytes) = range.and_then(|(start, end)| data.get(start..end)) {
+                let Some(rest) = left.checked_sub(bytes.len()) else { break };
                 left = rest;
-                tally.function(function, code);
+                code.add(function, bytes);
             }
         }
     }
-    Some(tally.code(found))
+    Some(code)
 }
 
-#[derive(Default)]
-struct Tally {
-    functions: u64,
-    callers: u64,
-    framed: u64,
-    instructions: u64,
-    undecodable: u64,
-    extensions: BTreeMap<Extension, ExtensionUse>,
-    transactional: Vec<Function>,
-}
-
-impl Tally {
-    fn function(&mut self, bounds: &Bounds<'_>, code: &[u8]) {
-        let mut decoder = Decoder::with_ip(64, code, bounds.address, DecoderOptions::NONE);
+impl Code {
+    /// Counts the instructions of a function.
+    fn add(&mut self, bounds: &Bounds<'_>, bytes: &[u8]) {
+        let mut decoder = Decoder::with_ip(64, bytes, bounds.address, DecoderOptions::NONE);
         let mut instruction = iced_x86::Instruction::default();
         let mut used: BTreeMap<Extension, u64> = BTreeMap::new();
         let mut transactional = false;
@@ -103,19 +93,6 @@ impl Tally {
         }
         if transactional && self.transactional.len() < MAX_TRANSACTIONAL {
             self.transactional.push(bounds.function());
-        }
-    }
-
-    fn code(self, found: FunctionsFrom) -> Code {
-        Code {
-            functions: self.functions,
-            found,
-            instructions: self.instructions,
-            undecodable: self.undecodable,
-            callers: self.callers,
-            framed: self.framed,
-            extensions: self.extensions,
-            transactional: self.transactional,
         }
     }
 }

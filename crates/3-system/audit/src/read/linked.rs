@@ -262,7 +262,7 @@ fn separate_debug(
         // A debug file of another build would contain other flags.
         let same = match build_id {
             Some(id) => debug.build_id().ok().flatten().map(hex).as_deref() == Some(id),
-            None => link.is_some_and(|(_, sum)| sum == checksum(&data)),
+            None => link.is_some_and(|(_, sum)| sum == crc32fast::hash(&data)),
         };
         let units =
             if same { dwarf::units(&debug, &place).unwrap_or_default() } else { Vec::new() };
@@ -271,27 +271,6 @@ fn separate_debug(
         }
     }
     None
-}
-
-/// The checksum in `.gnu_debuglink`: CRC-32 as in ISO 3309.
-fn checksum(bytes: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut index = 0;
-        while index < 256 {
-            let mut value = index as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                value = (value >> 1) ^ (0xedb8_8320 & (value & 1).wrapping_neg());
-                bit += 1;
-            }
-            table[index] = value;
-            index += 1;
-        }
-        table
-    };
-    let step = |sum: u32, byte: &u8| TABLE[usize::from(sum as u8 ^ byte)] ^ (sum >> 8);
-    !bytes.iter().fold(!0, step)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,8 +1,8 @@
 //! Comparison with a compile database.
 
-use dbdyno_audit::{Check, Expected, ExpectedMarch, Fortify, build};
+use dbdyno_audit::{Check, Expected, ExpectedMarch, Fortify};
 
-use crate::lab::{Lab, expected, object, violations};
+use crate::lab::{Lab, build, expected, object, violations};
 
 fn entry(lab: &Lab, flags: &str, object: &str) -> String {
     let directory = lab.path().display();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dbdyno_audit::{Audit, Check, Expected, ObjectRecord, Severity, build};
+use dbdyno_audit::{Audit, AuditError, Check, Expected, ObjectRecord, Severity, build_watched};
 use tempfile::TempDir;
 
 /// Source affected by hardening flags: a buffer for the stack protector, a copy for
@@ -129,4 +129,14 @@ pub fn object<'a>(audit: &'a Audit, name: &str) -> &'a ObjectRecord {
         .iter()
         .find(|object| object.name() == name)
         .unwrap_or_else(|| panic!("no {name} among {:?}", audit.objects))
+}
+
+/// An audit without reports of progress.
+pub fn build(
+    objects_dir: &Path,
+    linked: &[PathBuf],
+    compile_db: Option<&Path>,
+    expected: &Expected,
+) -> Result<Audit, AuditError> {
+    build_watched(objects_dir, linked, compile_db, expected, &|_| {})
 }

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use dbdyno_audit::{
     Audit, BinaryKind, Check, Expected, Extension, FunctionsFrom, Optimization, Relro, binary,
-    build,
 };
 
-use crate::lab::{Lab, PROGRAM, expected, object, violations};
+use crate::lab::{Lab, PROGRAM, build, expected, object, violations};
 
 fn program(lab: &Lab, compiler: &str, flags: &str) -> PathBuf {
     lab.write("p.c", PROGRAM);

@@ -1,8 +1,8 @@
 //! Objects of link-time optimization.
 
-use dbdyno_audit::{Check, Evidence, LtoForm, Optimization, Severity, binary, build};
+use dbdyno_audit::{Check, Evidence, LtoForm, Optimization, Severity, binary};
 
-use crate::lab::{Lab, PROGRAM, expected, found, object, violations};
+use crate::lab::{Lab, PROGRAM, build, expected, found, object, violations};
 
 #[test]
 fn gcc_slim_and_fat_objects_are_distinguished() {

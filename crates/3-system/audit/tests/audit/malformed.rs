@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use dbdyno_audit::{Expected, binary, build};
+use dbdyno_audit::{Expected, binary};
 use dbdyno_fuzz::Fuzz;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, build};
 
 /// One file of each supported kind.
 fn samples() -> Vec<Vec<u8>> {

@@ -4,7 +4,7 @@ use dbdyno_audit::text::{differing_properties, sections, sections_of_difference}
 use dbdyno_audit::{Audit, Change, Expected, difference};
 use dbdyno_text::{Paint, Section, terminal};
 
-use crate::lab::{Lab, PROGRAM, expected};
+use crate::lab::{Lab, PROGRAM, build, expected};
 
 fn lab() -> Lab {
     let lab = Lab::new();
@@ -19,7 +19,7 @@ fn lab() -> Lab {
 
 fn audit(lab: &Lab, expectations: &[&str]) -> Audit {
     let linked = [lab.path().join("server")];
-    dbdyno_audit::build(lab.path(), &linked, None, &expected(expectations)).unwrap()
+    build(lab.path(), &linked, None, &expected(expectations)).unwrap()
 }
 
 fn shown(sections: &[Section]) -> String {

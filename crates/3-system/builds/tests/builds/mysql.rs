@@ -169,7 +169,9 @@ fn instruction_set_that_the_build_system_adds_to_rocksdb_is_named() {
     let expected = Expected { name: Some("rel".to_owned()), ..expected };
     let database = build.compile_database();
     let linked = [build.artifact.clone()];
-    let audit = dbdyno_audit::build(&build.tree, &linked, Some(&database), &expected).unwrap();
+    let audit =
+        dbdyno_audit::build_watched(&build.tree, &linked, Some(&database), &expected, &|_| {})
+            .unwrap();
     assert!(audit.has_violations());
     let directories: Vec<String> = audit.unrequested().iter().map(ToString::to_string).collect();
     let engine = "storage/rocksdb: 3 of 3 files have -march=native, which the variant rel does not \
