@@ -9,4 +9,4 @@ mod text;
 
 pub use quantities::{Bytes, Energy, Nanos};
 pub use rates::{Qps, Ratio, Share};
-pub use text::{counted, grouped, shell_quoted, visible, visible_char};
+pub use text::{LimitedText, counted, grouped, shell_quoted, visible, visible_char};

@@ -1,6 +1,7 @@
 //! Numbers, words of a shell and foreign text as text.
 
 use std::borrow::Cow;
+use std::fmt;
 
 /// An integer with a comma after each three digits: `1,234,567`.
 pub fn grouped(number: u64) -> String {
@@ -56,6 +57,26 @@ pub fn visible(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.chars().map(shown).collect())
+}
+
+/// A text of limited length for demangled names: a short symbol can refer to its parts so often that they would fill
+/// the memory. Names of templates have some thousands of bytes.
+#[derive(Debug, Default)]
+pub struct LimitedText(pub String);
+
+impl LimitedText {
+    /// Its maximum length in bytes.
+    pub const LONGEST: usize = 64 << 10;
+}
+
+impl fmt::Write for LimitedText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > Self::LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use dbdyno_units::{Bytes, Share};
+use dbdyno_units::{Bytes, LimitedText, Share};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -222,24 +222,8 @@ impl Function {
     }
 }
 
-/// Maximum length of a demangled name: a short symbol can stand for an endless one.
-const MAX_DEMANGLED: usize = 64 << 10;
-
-/// A text of limited length.
-struct Limited(String);
-
-impl fmt::Write for Limited {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > MAX_DEMANGLED {
-            return Err(fmt::Error);
-        }
-        self.0.push_str(text);
-        Ok(())
-    }
-}
-
 fn demangled(name: &str) -> Option<String> {
-    let mut text = Limited(String::new());
+    let mut text = LimitedText::default();
     let symbol = cpp_demangle::Symbol::new(name).ok()?;
     symbol.structured_demangle(&mut text, &cpp_demangle::DemangleOptions::default()).ok()?;
     Some(text.0)

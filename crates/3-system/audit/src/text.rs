@@ -570,6 +570,5 @@ fn pair((before, now): (Option<Bytes>, Option<Bytes>)) -> String {
 
 /// `1 object`, `2 objects`.
 fn counted(count: usize, what: &str) -> String {
-    let number = grouped(count as u64);
-    if count == 1 { format!("{number} {what}") } else { format!("{number} {what}s") }
+    dbdyno_units::counted(count as u64, what)
 }

@@ -1,10 +1,10 @@
 //! Names of functions as people write them.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
 use cpp_demangle::{DemangleOptions, Symbol};
 use dbdyno_types::profile::{BETWEEN, Frame, Function, ModuleBuild, Profile};
+use dbdyno_units::LimitedText;
 
 use crate::kernel::KERNEL;
 use crate::stacks::ANONYMOUS;
@@ -41,26 +41,10 @@ fn name_of(symbol: &str) -> String {
     }
     let options = DemangleOptions::new().no_params().no_return_type();
     let parsed = symbol.starts_with("_Z").then(|| Symbol::new(symbol).ok()).flatten();
-    let mut name = Limited(String::new());
+    let mut name = LimitedText::default();
     match parsed.map(|parsed| parsed.structured_demangle(&mut name, &options)) {
         Some(Ok(())) => name.0,
         _ => symbol.to_owned(),
-    }
-}
-
-/// A name of at most [`LONGEST`]: a short symbol can refer to its parts so often that they would fill the memory.
-struct Limited(String);
-
-/// Bytes of a name at most; those of templates have some thousands.
-const LONGEST: usize = 64 << 10;
-
-impl fmt::Write for Limited {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > LONGEST {
-            return Err(fmt::Error);
-        }
-        self.0.push_str(text);
-        Ok(())
     }
 }
 
@@ -325,7 +309,7 @@ mod tests {
             let name = part.repeat(300_000);
             assert_eq!(folded(&demangled(&name)), name);
         }
-        let symbol = format!("_ZN{}{}1aEv", LONGEST, "x".repeat(LONGEST));
+        let symbol = format!("_ZN{}{}1aEv", LimitedText::LONGEST, "x".repeat(LimitedText::LONGEST));
         assert_eq!(demangled(&symbol), symbol);
     }
 
