@@ -6,14 +6,17 @@ use std::fs;
 pub(crate) const KERNEL: &str = "[k]";
 
 /// The functions of the kernel, by address. Empty if this user may not see them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct KernelSymbols(Vec<(u64, String)>);
 
-impl KernelSymbols {
-    pub fn read() -> Self {
+/// Those of the running kernel.
+impl Default for KernelSymbols {
+    fn default() -> Self {
         Self::parse(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
     }
+}
 
+impl KernelSymbols {
     fn parse(text: &str) -> Self {
         let symbol = |line: &str| {
             let mut words = line.split_ascii_whitespace();

@@ -22,6 +22,7 @@ const DEEPEST: usize = 256;
 const PAGE: usize = 4 << 10;
 
 /// Collects the samples of processes.
+#[derive(Default)]
 pub struct Collector {
     files: Files,
     spaces: HashMap<Vec<Mapping>, Rc<Space>>,
@@ -36,33 +37,11 @@ pub struct Collector {
     profile: Profile,
 }
 
-impl Default for Collector {
-    fn default() -> Self {
-        Self {
-            files: Files::default(),
-            spaces: HashMap::new(),
-            of_process: HashMap::new(),
-            kernel: KernelSymbols::read(),
-            cache: CacheNative::new(),
-            frames: HashMap::new(),
-            modules: BTreeSet::new(),
-            numbers: HashMap::new(),
-            stacks: HashMap::new(),
-            profile: Profile::default(),
-        }
-    }
-}
-
 impl Collector {
     /// Adds what was sampled of these processes since the last call.
     pub fn collect(&mut self, sampler: &mut Sampler, pids: &HashSet<u32>) {
         sampler.drain(pids, |sample| self.add(&sample));
         self.profile.lost = sampler.lost();
-    }
-
-    /// Forgets the mappings of processes, which may have loaded other libraries.
-    pub fn forget_processes(&mut self) {
-        self.of_process.clear();
     }
 
     /// All that was collected, and begins anew.
