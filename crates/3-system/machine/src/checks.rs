@@ -88,7 +88,7 @@ pub fn check(facts: &HostFacts, needs: &Needs) -> Vec<Finding> {
         ("steal", steal(facts)),
         ("memory", memory(facts, needs)),
         ("swap", swap(facts)),
-        ("disk", disk(facts, needs)),
+        ("disk", check_disk(facts.disk.as_ref(), needs.disk)),
         ("counters", counters(facts)),
         ("thp", huge_pages(facts)),
         ("aslr", aslr(facts)),
@@ -247,10 +247,6 @@ fn swap(facts: &HostFacts) -> Finding {
         }
         Some(_) => Finding::ok("no swap in use"),
     }
-}
-
-fn disk(facts: &HostFacts, needs: &Needs) -> Finding {
-    check_disk(facts.disk.as_ref(), needs.disk)
 }
 
 /// Checks the free space of a disk.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use dbdyno_units::Nanos;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+
+use crate::clock::boottime;
 
 /// Fields of `/proc/PID/stat` or `/proc/PID/task/TID/stat`; see proc_pid_stat(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +127,12 @@ pub(crate) fn read_lossy(path: &str) -> io::Result<String> {
     }
 }
 
+/// The number after `name` in the line that starts with it.
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// A process from its `exec` to its end or its next `exec`.
 ///
 /// Process IDs are reused; the start time, the boot ID and the addresses of code and stack tell
@@ -182,9 +189,7 @@ impl ProcessIdentity {
 
     /// The time since its start.
     pub fn age(&self) -> Duration {
-        let now = clock_gettime(ClockId::Boottime);
-        let now = Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32);
-        now.saturating_sub(ticks(self.start_ticks).into())
+        boottime().saturating_sub(ticks(self.start_ticks)).into()
     }
 
     /// The path of the program file, as `/proc/PID/exe` has it.

@@ -7,12 +7,12 @@ use std::fs;
 use std::io;
 
 use dbdyno_units::{Bytes, Nanos};
-use process::{CachedFile, Process, Reader, field};
+use process::{CachedFile, Process, Reader};
 use rustix::thread::gettid;
 use usage::Member;
 
 use crate::clock;
-use crate::proc_stat::{read_lossy, tick};
+use crate::proc_stat::{field, read_lossy, tick};
 
 pub use usage::{ProcessTreeDelta, ProcessTreeUsage};
 

@@ -10,6 +10,8 @@ use dbdyno_types::insert::DeviceUsage;
 use dbdyno_units::{Bytes, Nanos};
 use serde::Serialize;
 
+use crate::proc_stat::field;
+
 /// Resource usage of this process since its start, over all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OwnUsage {
@@ -28,13 +30,17 @@ impl OwnUsage {
     }
 }
 
-fn cpu_of(whom: libc::c_int) -> Nanos {
+fn rusage(whom: libc::c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure; all zeroes is a valid value of it anyway.
-    let usage = unsafe {
+    unsafe {
         libc::getrusage(whom, usage.as_mut_ptr());
         usage.assume_init()
-    };
+    }
+}
+
+fn cpu_of(whom: libc::c_int) -> Nanos {
+    let usage = rusage(whom);
     let time = |time: libc::timeval| {
         let seconds = Nanos::from_secs(time.tv_sec.cast_unsigned());
         seconds + Nanos::from_micros(time.tv_usec.cast_unsigned())
@@ -43,9 +49,7 @@ fn cpu_of(whom: libc::c_int) -> Nanos {
 }
 
 fn most_memory(status: &str) -> Option<Bytes> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(Bytes::from_bytes(kib << 10))
+    Some(Bytes::from_bytes(field(status, "VmHWM:")? << 10))
 }
 
 /// Context switches and page faults of the calling thread since its start; one system call.
@@ -58,12 +62,7 @@ pub struct ThreadUsage {
 
 impl ThreadUsage {
     pub fn now() -> Self {
-        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: the kernel fills the structure; all zeroes is a valid value of it anyway.
-        let usage = unsafe {
-            libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-            usage.assume_init()
-        };
+        let usage = rusage(libc::RUSAGE_THREAD);
         Self {
             context_switches: (usage.ru_nvcsw + usage.ru_nivcsw).cast_unsigned(),
             page_faults: (usage.ru_minflt + usage.ru_majflt).cast_unsigned(),

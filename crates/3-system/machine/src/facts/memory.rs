@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::FileSystemSpace;
 use crate::control_groups::hierarchies;
 use crate::fs_root::FsRoot;
+use crate::proc_stat::field;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -43,8 +44,7 @@ impl MemoryFacts {
 
     fn parse(text: &str) -> Self {
         let size = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-            let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+            let kib = field(text, name)?;
             kib.checked_mul(1024).map(Bytes::from_bytes)
         };
         let swap = size("SwapTotal:").zip(size("SwapFree:"));

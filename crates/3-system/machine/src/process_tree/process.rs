@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::clock;
 use crate::cpus::threads_of;
-use crate::proc_stat::{ChildUsage, ProcStat, ticks, unknown_format};
+use crate::proc_stat::{ChildUsage, ProcStat, field, ticks, unknown_format};
 
 /// Usage of one process since its start.
 #[derive(Clone, Debug)]
@@ -159,12 +159,6 @@ impl Process {
         }
         Ok(())
     }
-}
-
-/// The number after `name` in the line that starts with it.
-pub(super) fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Bytes read from and written to storage, in `/proc/PID/io`.
