@@ -384,15 +384,14 @@ impl Checker<'_> {
     /// Reports what could not be checked: a violation if it is unknown for all objects, else a
     /// warning.
     fn unproven(&mut self) {
+        let mut add = |severity, recorded, expected: &str| {
+            let expected = Some(expected.to_owned());
+            let (check, location) = (Check::Unproven, Location::Whole);
+            self.findings.push(Finding { check, severity, location, recorded, expected });
+        };
         let is_empty = !self.audit.objects.iter().any(ObjectRecord::is_checked);
         if is_empty && self.audit.expected != Expected::default() {
-            self.findings.push(Finding {
-                check: Check::Unproven,
-                severity: Severity::Violation,
-                location: Location::Whole,
-                recorded: "no objects".to_owned(),
-                expected: Some("at least one object to check".to_owned()),
-            });
+            add(Severity::Violation, "no objects".to_owned(), "at least one object to check");
         }
         for (what, tally) in &self.tally {
             if tally.unknown == 0 || (tally.by_calls && tally.known > 0) {
@@ -406,13 +405,9 @@ impl Checker<'_> {
                     known + tally.unknown
                 ),
             };
-            self.findings.push(Finding {
-                check: Check::Unproven,
-                severity: if tally.known == 0 { Severity::Violation } else { Severity::Warning },
-                location: Location::Whole,
-                recorded,
-                expected: Some(tally.expected.clone()),
-            });
+            let is_unknown = tally.known == 0;
+            let severity = if is_unknown { Severity::Violation } else { Severity::Warning };
+            add(severity, recorded, &tally.expected);
         }
     }
 }
@@ -526,12 +521,8 @@ fn march(
         ExpectedMarch::Native if code.functions >= ENOUGH_FUNCTIONS => {
             let most = most_used(code);
             if most.is_none_or(|(_, share)| share < ARRIVED) {
-                found.push(
-                    check,
-                    Severity::Violation,
-                    described(code, most),
-                    Some(expected.to_string()),
-                );
+                let expected = Some(expected.to_string());
+                found.push(check, Severity::Violation, described(code, most), expected);
             }
         }
         ExpectedMarch::Native | ExpectedMarch::Named(_) | ExpectedMarch::Default(_) => {

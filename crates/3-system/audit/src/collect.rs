@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::audit::{Audit, Evidence, FlagSet, ObjectRecord, Unreadable};
 use crate::binary::Binary;
@@ -16,6 +17,9 @@ use crate::error::{AuditError, ReadError};
 use crate::expected::Expected;
 use crate::flags::{CommandContext, has_meaning, interpret, normal};
 use crate::read::{FileKind, Linked, Unit, full_source, linked, map, objects, thin_members};
+
+/// Time between reports of progress.
+const PERIOD: Duration = Duration::from_secs(2);
 
 /// The progress of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +33,7 @@ pub struct Progress {
 ///
 /// Without objects, the compilation units recorded in the linked files are used.
 ///
-/// Reports progress after each file, from several threads.
+/// Reports progress every few seconds, from several threads.
 pub fn build_watched(
     objects_dir: &Path,
     linked: &[PathBuf],
@@ -155,6 +159,7 @@ fn map_parallel<T: Sync, R: Send>(
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
+    let told = Mutex::new(Instant::now());
     let results = Mutex::new(Vec::with_capacity(items.len()));
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -171,7 +176,13 @@ fn map_parallel<T: Sync, R: Send>(
                         .unwrap_or_else(|broken| broken.into_inner())
                         .push((index, result));
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    watch(Progress { done, of: items.len() });
+                    // Unless another thread is reporting.
+                    if let Ok(mut told) = told.try_lock()
+                        && told.elapsed() >= PERIOD
+                    {
+                        *told = Instant::now();
+                        watch(Progress { done, of: items.len() });
+                    }
                 }
             });
         }

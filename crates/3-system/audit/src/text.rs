@@ -236,12 +236,8 @@ fn gathered(components: &[Component], most: usize) -> Vec<Component> {
         for component in components {
             let parts: Vec<&str> = component.name.split('/').take(depth).collect();
             let name = if parts.is_empty() { ".".to_owned() } else { parts.join("/") };
-            match rows.get_mut(&name) {
-                Some(row) => add(row, component),
-                None => {
-                    rows.insert(name.clone(), Component { name, ..component.clone() });
-                }
-            }
+            let empty = || Component { name: name.clone(), ..Component::default() };
+            add(rows.entry(name.clone()).or_insert_with(empty), component);
         }
         if rows.len() <= most || depth == 0 {
             return rows.into_values().collect();

@@ -21,7 +21,7 @@ pub use bisect::{
     FoundRecord, RatioRecord, RequestRecord, StepRecord, StepVerdict, bisect,
 };
 pub use building::{CandidateBuild, CandidateRelease, make_candidates};
-pub use candidates::auditing::{audit_of, expected_of, expected_of_variant, throttled};
+pub use candidates::auditing::{audit_of, expected_of, expected_of_variant};
 pub use error::{RunError, SamplingError, StatementProblem};
 pub use options::{Options, WorkerProgram};
 pub use plan::elapsed::{TimeEstimate, TimeRange};

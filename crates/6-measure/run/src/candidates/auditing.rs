@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use dbdyno_audit::{
@@ -24,8 +22,6 @@ use super::ResolvedCandidate;
 
 /// The file with the audit, in the build's directory.
 const STORED: &str = "audit.json";
-
-const PERIOD: Duration = Duration::from_secs(2);
 
 /// What is expected of a build: its variant, the distribution's flags, its profile and the
 /// candidate's extra flags.
@@ -126,20 +122,7 @@ fn make(
     if !has_objects(build) {
         return binary(&build.artifact, database, expected);
     }
-    build_watched(objects_dir(build), &linked(build), database, expected, &throttled(watch))
-}
-
-/// Passes on progress every few seconds.
-pub fn throttled(watch: &(dyn Fn(Progress) + Sync)) -> impl Fn(Progress) + Sync {
-    let last_report = Mutex::new(Instant::now());
-    move |progress| {
-        // Another thread is reporting.
-        let Ok(mut last_report) = last_report.try_lock() else { return };
-        if last_report.elapsed() >= PERIOD {
-            *last_report = Instant::now();
-            watch(progress);
-        }
-    }
+    build_watched(objects_dir(build), &linked(build), database, expected, watch)
 }
 
 /// The directory with the objects. A library is compiled in its directory, which may have been moved.

@@ -10,7 +10,7 @@ use dbdyno_audit::{
     Audit, AuditError, Expected, Progress, difference, find_files, from_json, to_json,
 };
 use dbdyno_builds::{Build, Cache, CacheDir, Variant};
-use dbdyno_run::{audit_of, expected_of, expected_of_variant, throttled};
+use dbdyno_run::{audit_of, expected_of, expected_of_variant};
 use dbdyno_text::{Paint, terminal};
 
 use crate::args;
@@ -141,7 +141,7 @@ fn build(
     } else {
         linked
     };
-    dbdyno_audit::build_watched(directory, linked, compile_db, expected, &throttled(&tell))
+    dbdyno_audit::build_watched(directory, linked, compile_db, expected, &tell)
 }
 
 /// The audit of the baseline: from JSON, or made now.
