@@ -195,6 +195,19 @@ fn as_text<S: serde::Serializer>(
 
 const OF_FAMILY: &str = "the executions of several processes cannot be counted (--family)";
 
+/// Optimizes a process by these samples in its original code, without symbols, a guard and events.
+pub fn optimize_by_samples(
+    target: &Target,
+    layout: Options,
+    samples: impl FnOnce(&Attachment) -> Result<Samples, LiveError>,
+) -> Result<Outcome, OptimizeError> {
+    let attachment = target.attach()?;
+    let profile = ProcessProfile::given(samples(&attachment)?);
+    let target = target.clone();
+    let job = OptimizeJob { target, count: false, layout, symbols: false, ab_test: None };
+    job.run(attachment, profile, Supervision::NONE, &mut |_| ())
+}
+
 impl OptimizeJob {
     /// Attaches to the process, and checks what would end the job after the sampling, which takes long. Ends counting
     /// that an interrupted dbdyno left active.

@@ -48,6 +48,7 @@ pub use count::{
 pub use error::LiveError;
 pub use job::{
     DryRun, Event, Events, OptimizeJob, Outcome, PlannedCounting, ProcessProfile, Supervision,
+    optimize_by_samples,
 };
 pub use journal::{
     Area, Generation, GenerationState, JournalRecord, find_record, live_records, remove_exited,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attachment::Attachment;
 use crate::count::{Counted, CountingOptions, CountingReport, PreparedCounting};
-use crate::job::{OptimizeJob, Outcome, ProcessProfile, Supervision};
+use crate::job::{Outcome, optimize_by_samples};
 use crate::module::{all_images, map_to_original};
 use crate::optimize::OptimizeError;
 use crate::sample::{SampleSource, Sampled, SamplingOptions, sample};
@@ -276,16 +276,7 @@ impl ServerOptimizer {
         required: Option<SampleRequirement>,
         samples: impl FnOnce(&Attachment) -> Result<Samples, LiveError>,
     ) -> Result<OptimizedServer, ServerOptimizeError> {
-        let attachment = self.target.attach()?;
-        let profile = ProcessProfile::given(samples(&attachment)?);
-        let job = OptimizeJob {
-            target: self.target.clone(),
-            count: false,
-            layout: self.layout(required),
-            symbols: false,
-            ab_test: None,
-        };
-        let outcome = job.run(attachment, profile, Supervision::NONE, &mut |_| ())?;
+        let outcome = optimize_by_samples(&self.target, self.layout(required), samples)?;
         Ok(OptimizedServer {
             layout: new_layout(source, &outcome),
             refused: None,

@@ -27,9 +27,9 @@ use crate::target::Target;
 pub struct WatchRules {
     executables: Vec<PathBuf>,
     /// Minimum CPU usage; 1 is one CPU.
-    cpu: f64,
-    poll_interval: Duration,
-    profile: Duration,
+    cpu: Share,
+    poll_interval: Nanos,
+    profile: Nanos,
     /// Share of a busy CPU's time that sampling may take.
     max_overhead: Share,
     once: bool,
@@ -37,21 +37,21 @@ pub struct WatchRules {
     /// Whether executions of blocks are counted.
     count: bool,
     /// Optimize again if a smaller share of the samples is in optimized code.
-    coverage: f64,
+    coverage: Share,
 }
 
 impl Default for WatchRules {
     fn default() -> Self {
         Self {
             executables: Vec::new(),
-            cpu: 0.5,
-            poll_interval: Duration::from_secs(10),
-            profile: Duration::from_secs(20),
+            cpu: Share::from_percent(50.0),
+            poll_interval: Nanos::from_secs(10),
+            profile: Nanos::from_secs(20),
             max_overhead: Share::from_percent(5.0),
             once: false,
             count: true,
             probe: ProbeOptions::default(),
-            coverage: 0.7,
+            coverage: Share::from_percent(70.0),
         }
     }
 }
@@ -76,19 +76,11 @@ impl WatchRules {
                     list.value.iter().map(|path| PathBuf::from(path.value)).collect();
             }
             let long = Nanos::from_millis(100)..=Nanos::from_secs(3600);
-            if let Some(interval) = table.number("poll_interval", long.clone()) {
-                rules.poll_interval = interval.into();
-            }
-            if let Some(profile) = table.number("profile", long) {
-                rules.profile = profile.into();
-            }
+            table.set("poll_interval", long.clone(), &mut rules.poll_interval);
+            table.set("profile", long, &mut rules.profile);
             table.set("max_overhead", percent(0.01)..=percent(100.0), &mut rules.max_overhead);
-            if let Some(cpu) = table.number("cpu", percent(0.0)..=percent(100_000.0)) {
-                rules.cpu = cpu.as_fraction();
-            }
-            if let Some(coverage) = table.number("coverage", percent(0.0)..=percent(100.0)) {
-                rules.coverage = coverage.as_fraction();
-            }
+            table.set("cpu", percent(0.0)..=percent(100_000.0), &mut rules.cpu);
+            table.set("coverage", percent(0.0)..=percent(100.0), &mut rules.coverage);
             table.set_bool("once", &mut rules.once);
             table.set_choice("counts", &[("exact", true), ("sampled", false)], &mut rules.count);
             table.set_bool("unmap", &mut rules.probe.unmap);
@@ -141,6 +133,7 @@ pub fn watch(
     events: &mut dyn FnMut(Event<'_>),
 ) {
     let mut watch = Watch { rules, state, supervision, report, events };
+    let poll_interval = Duration::from(rules.poll_interval);
     let start = Instant::now();
     let mut watched: BTreeMap<u32, Watched> = BTreeMap::new();
     while time.is_none_or(|time| start.elapsed() < time) {
@@ -157,7 +150,7 @@ pub fn watch(
                 Ok(()) => entry.failures = 0,
                 Err(error) => {
                     watch.report(pid, entry.state, &with_advice(&error));
-                    entry.failed(&error, rules.poll_interval);
+                    entry.failed(&error, poll_interval);
                 }
             }
         }
@@ -167,7 +160,7 @@ pub fn watch(
             remove_exited(state);
         }
         let left = time.map(|time| time.saturating_sub(start.elapsed()));
-        thread::sleep(left.map_or(rules.poll_interval, |left| left.min(rules.poll_interval)));
+        thread::sleep(left.map_or(poll_interval, |left| left.min(poll_interval)));
     }
 }
 
@@ -230,7 +223,7 @@ impl Watched {
         let before = self.used.replace((used, now));
         before.is_some_and(|(before, at)| {
             let spent = used.as_nanos().saturating_sub(before.as_nanos()) as f64;
-            spent / (now - at).as_nanos().max(1) as f64 >= rules.cpu
+            spent / (now - at).as_nanos().max(1) as f64 >= rules.cpu.as_fraction()
         })
     }
 }
@@ -259,7 +252,8 @@ impl Watch<'_> {
         let is_optimized = attachment.activation()? != Activation::Inactive;
         // So that it can be undone during the sampling, which takes long.
         drop(attachment);
-        let time = if is_optimized { rules.profile / 4 } else { rules.profile };
+        let profile = Duration::from(rules.profile);
+        let time = if is_optimized { profile / 4 } else { profile };
         let max_overhead = Some(rules.max_overhead);
         let request =
             SamplingRequest { time: Some(time), max_overhead, ..SamplingRequest::default() };
@@ -272,7 +266,7 @@ impl Watch<'_> {
         let Some(attachment) = self.attach(&job, entry)? else { return Ok(()) };
         let covered = coverage(&attachment, &attachment.process().maps()?, &sampled.samples);
         if let Some(covered) = covered.filter(|_| is_optimized) {
-            if covered >= rules.coverage {
+            if covered >= rules.coverage.as_fraction() {
                 entry.state = WatchStage::Optimized;
                 return Ok(());
             }
@@ -448,7 +442,7 @@ mod tests {
         let both = [Group::start(&format!("({BUSY}) & wait")), Group::start(BUSY)];
         let identity = |group: &Group| ProcessIdentity::of(group.0.id()).unwrap();
         let mut watched = both.each_ref().map(|group| Watched::new(identity(group)));
-        let rules = WatchRules { cpu: 0.05, ..WatchRules::default() };
+        let rules = WatchRules { cpu: Share::from_percent(5.0), ..WatchRules::default() };
         // Nothing is known at first; then they start, and on a busy machine not at once.
         let found = (0..300).map(|_| {
             thread::sleep(Duration::from_millis(200));

@@ -11,8 +11,8 @@ use anyhow::ensure;
 use clap::Parser;
 use dbdyno_engines::server::DataShape;
 use dbdyno_live::{
-    Counted, CountingOptions, Module, OptimizeJob, Outcome, ProbeOptions, Process, ProcessProfile,
-    Sampled, Supervision, Target, count, map_to_original,
+    Counted, CountingOptions, Module, Outcome, ProbeOptions, Process, Sampled, Target, count,
+    map_to_original, optimize_by_samples,
 };
 use dbdyno_machine::CpuAssignment;
 use dbdyno_relayout::Options;
@@ -97,16 +97,9 @@ fn target(system: ServerSystem, pid: u32, state: &Path, max_pause: Nanos) -> Tar
 
 /// Optimizes all processes with samples.
 fn optimize(target: &Target, sampled: &Sampled) -> anyhow::Result<Outcome> {
-    let attachment = target.attach()?;
-    let profile = ProcessProfile::given(map_to_original(&attachment, &sampled.samples));
-    let job = OptimizeJob {
-        target: target.clone(),
-        count: false,
-        layout: Options::default(),
-        symbols: false,
-        ab_test: None,
-    };
-    Ok(job.run(attachment, profile, Supervision::NONE, &mut |_| ())?)
+    Ok(optimize_by_samples(target, Options::default(), |attachment| {
+        Ok(map_to_original(attachment, &sampled.samples))
+    })?)
 }
 
 /// Counts executions of the first process, which must be under load.
