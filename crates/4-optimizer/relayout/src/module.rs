@@ -5,6 +5,7 @@ mod parse;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::Region;
 use crate::bytes::ConstantMemory;
 
 /// Why a file cannot be parsed as a module.
@@ -24,14 +25,15 @@ pub enum ModuleError {
 }
 
 /// An x86-64 ELF image as mapped in a process: its bytes by absolute address, and its functions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Module {
     name: String,
     build_id: Option<String>,
     bias: u64,
     segments: Vec<Segment>,
     functions: Vec<Function>,
-    frames: EhFrameSection,
+    /// Its `.eh_frame` section.
+    frames: Region,
     symbols: Vec<FunctionSymbol>,
     read_only_after_start: Vec<Range<u64>>,
     stubs: HashMap<u64, u64>,
@@ -65,12 +67,6 @@ impl Segment {
     fn range(&self) -> Range<u64> {
         self.address..self.address + self.memory_size
     }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct EhFrameSection {
-    pub(crate) address: u64,
-    pub(crate) bytes: Vec<u8>,
 }
 
 /// A function or a fragment of one (`.cold`): the range of one frame description.
@@ -245,7 +241,7 @@ impl Module {
         self.static_probes.iter().any(|probe| range.contains(probe))
     }
 
-    pub(crate) fn frames(&self) -> &EhFrameSection {
+    pub(crate) fn frames(&self) -> &Region {
         &self.frames
     }
 }

@@ -34,7 +34,7 @@ pub struct Relayout {
     pub statistics: Statistics,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Region {
     pub address: u64,
     pub bytes: Vec<u8>,

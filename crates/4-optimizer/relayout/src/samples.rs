@@ -208,7 +208,7 @@ fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ModuleProfile>, D
 }
 
 /// The samples of one file. Offsets are link-time addresses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleProfile {
     pub name: String,
     /// Build ID of the file in hexadecimal. `None`: it has none, and modules are matched by name.
@@ -229,10 +229,7 @@ impl ModuleProfile {
         Self {
             name: module.name().to_owned(),
             build_id: module.build_id().map(str::to_owned),
-            hits: BTreeMap::new(),
-            branches: Vec::new(),
-            fall_throughs: Vec::new(),
-            block_counts: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

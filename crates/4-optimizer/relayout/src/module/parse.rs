@@ -15,9 +15,9 @@ use object::{
     RelocationTarget, SymbolKind,
 };
 
-use crate::ModuleError;
-use crate::module::{EhFrameSection, Function, FunctionSymbol, Module, Segment};
+use crate::module::{Function, FunctionSymbol, Module, Segment};
 use crate::virtual_tables::{RelocatedWord, virtual_slots};
+use crate::{ModuleError, Region};
 
 /// Maximum number of loadable segments, and of sections of linkage stubs; linkers make up to ten. Each
 /// may cover the whole file.
@@ -34,16 +34,12 @@ type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
 pub(super) fn parse(name: &str, file: &[u8], bias: u64) -> Result<Module, ModuleError> {
     check_kind(name, file)?;
-    let damaged = |error: object::Error| ModuleError::Elf {
-        name: name.to_owned(),
-        reason: error.to_string(),
-    };
-    let elf = Elf::parse(file).map_err(damaged)?;
+    let elf = Elf::parse(file).map_err(|error| damaged(name, error))?;
     let segments = segments(name, &elf, file, bias)?;
     if !segments.iter().any(|segment| segment.executable) {
         return Err(unsupported(name, "an ELF file without executable code"));
     }
-    let build_id = elf.build_id().map_err(damaged)?.map(hex);
+    let build_id = elf.build_id().map_err(|error| damaged(name, error))?.map(hex);
     let symbols = symbols(&elf, bias);
     let frames = frames(&elf, file, bias);
     let mut module = Module {
@@ -51,17 +47,10 @@ pub(super) fn parse(name: &str, file: &[u8], bias: u64) -> Result<Module, Module
         build_id,
         bias,
         segments,
-        functions: Vec::new(),
         frames,
-        symbols: Vec::new(),
         read_only_after_start: relro(&elf, bias),
-        stubs: HashMap::new(),
-        slot_names: HashMap::new(),
-        code_pointers: Vec::new(),
-        relocated_text: Vec::new(),
-        virtual_slots: Vec::new(),
-        restartable: Vec::new(),
         static_probes: static_probes(&elf, bias),
+        ..Module::default()
     };
     let linker = linker_ranges(&elf, bias);
     module.functions = functions(name, &module, &symbols, &linker)?;
@@ -72,14 +61,17 @@ pub(super) fn parse(name: &str, file: &[u8], bias: u64) -> Result<Module, Module
     Ok(module)
 }
 
+fn damaged(name: &str, reason: impl ToString) -> ModuleError {
+    ModuleError::Elf { name: name.to_owned(), reason: reason.to_string() }
+}
+
 fn unsupported(name: &str, found: &str) -> ModuleError {
     ModuleError::Unsupported { name: name.to_owned(), found: found.to_owned() }
 }
 
 fn check_kind(name: &str, file: &[u8]) -> Result<(), ModuleError> {
     if !file.starts_with(b"\x7fELF") {
-        let reason = "it does not start with the ELF signature".to_owned();
-        return Err(ModuleError::Elf { name: name.to_owned(), reason });
+        return Err(damaged(name, "it does not start with the ELF signature"));
     }
     match file.get(4) {
         Some(2) => {}
@@ -90,7 +82,7 @@ fn check_kind(name: &str, file: &[u8]) -> Result<(), ModuleError> {
         return Err(unsupported(name, "a big-endian ELF file"));
     }
     let header = object::elf::FileHeader64::<Endianness>::parse(file)
-        .map_err(|error| ModuleError::Elf { name: name.to_owned(), reason: error.to_string() })?;
+        .map_err(|error| damaged(name, error))?;
     let machine = header.e_machine.get(Endianness::Little);
     if machine != EM_X86_64 {
         return Err(unsupported(name, &format!("an ELF file for machine {}", machine.0)));
@@ -110,18 +102,15 @@ fn segments(name: &str, elf: &Elf, file: &[u8], bias: u64) -> Result<Vec<Segment
             continue;
         }
         let flags = header.p_flags(LittleEndian);
-        let bytes = header.data(LittleEndian, file).map_err(|()| ModuleError::Elf {
-            name: name.to_owned(),
-            reason: format!("segment at {:#x} is cut off", header.p_vaddr(LittleEndian)),
+        let bytes = header.data(LittleEndian, file).map_err(|()| {
+            damaged(name, format!("segment at {:#x} is cut off", header.p_vaddr(LittleEndian)))
         })?;
         let address = header.p_vaddr(LittleEndian).wrapping_add(bias);
         let memory_size = header.p_memsz(LittleEndian).max(bytes.len() as u64);
         // User space is below; this also keeps sums of addresses from overflowing.
         if address.checked_add(memory_size).is_none_or(|end| end > 1 << 48) {
-            return Err(ModuleError::Elf {
-                name: name.to_owned(),
-                reason: format!("segment at {address:#x} of {memory_size} bytes is out of range"),
-            });
+            let what = format!("segment at {address:#x} of {memory_size} bytes is out of range");
+            return Err(damaged(name, what));
         }
         left = left
             .checked_sub(bytes.len() as u64)
@@ -223,20 +212,20 @@ fn best_names(mut symbols: Vec<FoundSymbol>) -> Vec<FunctionSymbol> {
 
 /// The `.eh_frame` section, by the section table or else by `PT_GNU_EH_FRAME`. Empty without a section
 /// table: relocations and linkage stubs are unknown then, so that no function can be moved.
-fn frames(elf: &Elf, file: &[u8], bias: u64) -> EhFrameSection {
+fn frames(elf: &Elf, file: &[u8], bias: u64) -> Region {
     if let Some(section) = elf.section_by_name(".eh_frame")
         && let Ok(bytes) = section.data()
     {
         let address = section.address().wrapping_add(bias);
-        return EhFrameSection { address, bytes: bytes.to_vec() };
+        return Region { address, bytes: bytes.to_vec() };
     }
     if elf.elf_section_table().is_empty() {
-        return EhFrameSection::default();
+        return Region::default();
     }
     frames_by_header(elf, file, bias).unwrap_or_default()
 }
 
-fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<EhFrameSection> {
+fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<Region> {
     let headers = elf.elf_program_headers();
     let header = headers.iter().find(|header| header.p_type(LittleEndian) == PT_GNU_EH_FRAME)?;
     let bytes = header.data(LittleEndian, file).ok()?;
@@ -252,7 +241,7 @@ fn frames_by_header(elf: &Elf, file: &[u8], bias: u64) -> Option<EhFrameSection>
     })?;
     let bytes = segment.data(LittleEndian, file).ok()?;
     let offset = usize::try_from(start - segment.p_vaddr(LittleEndian)).ok()?;
-    Some(EhFrameSection { address: start.wrapping_add(bias), bytes: bytes.get(offset..)?.to_vec() })
+    Some(Region { address: start.wrapping_add(bias), bytes: bytes.get(offset..)?.to_vec() })
 }
 
 /// Functions by address: one per frame description, and one per symbol outside of these.
@@ -320,12 +309,12 @@ fn for_each_frame(
     let mut entries = section.entries(&bases);
     let mut descriptions = HashMap::new();
     let mut offset = 0;
-    let damaged = |offset: usize, error: gimli::Error| ModuleError::Unwind {
+    let broken = |offset: usize, error: gimli::Error| ModuleError::Unwind {
         name: name.to_owned(),
         offset,
         reason: error.to_string(),
     };
-    while let Some(entry) = entries.next().map_err(|error| damaged(offset, error))? {
+    while let Some(entry) = entries.next().map_err(|error| broken(offset, error))? {
         let partial = match entry {
             gimli::CieOrFde::Cie(cie) => {
                 offset = cie.offset();
@@ -340,7 +329,7 @@ fn for_each_frame(
                 Some(cie) => Ok(cie.clone()),
                 None => section.cie_from_offset(bases, at),
             })
-            .map_err(|error| damaged(offset, error))?;
+            .map_err(|error| broken(offset, error))?;
         found(frame.initial_address(), frame.len(), offset);
     }
     Ok(())

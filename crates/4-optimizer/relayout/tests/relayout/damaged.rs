@@ -1,7 +1,6 @@
 //! Damaged and unsupported files cause errors, never a panic.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 
 use dbdyno_fuzz::Fuzz;
 
@@ -81,10 +80,7 @@ fn damaged_profiles_are_used_or_refused() {
         let mut of_module = ModuleProfile {
             name: module.name().to_owned(),
             build_id: module.build_id().map(str::to_owned),
-            hits: BTreeMap::new(),
-            branches: Vec::new(),
-            fall_throughs: Vec::new(),
-            block_counts: BTreeMap::new(),
+            ..ModuleProfile::default()
         };
         for sample in bytes.chunks_exact(40) {
             let [at, hits, to, taken, mispredicted] =
