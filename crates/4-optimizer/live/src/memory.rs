@@ -122,7 +122,7 @@ impl<'a> PagedReader<'a> {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     pub range: Range<u64>,
     pub readable: bool,
@@ -177,17 +177,7 @@ impl Maps {
 
     /// Mappings without access at these addresses.
     pub(crate) fn reserved(ranges: impl Iterator<Item = Range<u64>>) -> Self {
-        let mapping = |range| Mapping {
-            range,
-            readable: false,
-            writable: false,
-            executable: false,
-            offset: 0,
-            device: (0, 0),
-            inode: 0,
-            name: String::new(),
-        };
-        Self(ranges.map(mapping).collect())
+        Self(ranges.map(|range| Mapping { range, ..Mapping::default() }).collect())
     }
 
     /// The mapping that contains an address.
@@ -210,16 +200,17 @@ impl Maps {
             start = start.max(mapping.range.end.saturating_add(MARGIN));
         }
         free.push(start..HIGHEST);
-        let fit = |gap: &Range<u64>, from_top: bool| {
+        // The highest place in a gap.
+        let fit = |gap: &Range<u64>| {
             let (start, end) = (gap.start.max(lowest), gap.end.min(highest));
             let bottom = start.checked_next_multiple_of(alignment)?;
             let top = end.checked_sub(size)? / alignment * alignment;
-            (bottom <= top).then_some(if from_top { top } else { bottom })
+            (bottom <= top).then_some(top)
         };
         let below = free.iter().rev().filter(|gap| gap.end <= near.start);
         // Above, the farthest range: the heap starts right after the program.
         let above = free.iter().rev().filter(|gap| gap.start >= near.end);
-        below.chain(above).find_map(|gap| fit(gap, true))
+        below.chain(above).find_map(fit)
     }
 }
 
