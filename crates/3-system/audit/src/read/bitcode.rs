@@ -64,22 +64,16 @@ fn read_aligned(data: &[u8], found: &mut Found) -> Option<()> {
             Next::Over
         }
         Item::Block(_) => Next::Over,
-        Item::Record(IDENTIFICATION, record) => {
-            if record.code == IDENTIFICATION_STRING {
-                found.identification = Some(record.text());
-            }
+        Item::Record(IDENTIFICATION, record) if record.code == IDENTIFICATION_STRING => {
+            found.identification = Some(record.text());
             Next::On
         }
-        Item::Record(MODULE, record) => {
-            if record.code == SOURCE_NAME {
-                found.source = Some(record.text());
-            }
+        Item::Record(MODULE, record) if record.code == SOURCE_NAME => {
+            found.source = Some(record.text());
             Next::On
         }
-        Item::Record(ATTRIBUTE_GROUPS, record) => {
-            if record.code == GROUP {
-                found.group(&record.values);
-            }
+        Item::Record(ATTRIBUTE_GROUPS, record) if record.code == GROUP => {
+            found.group(&record.values);
             Next::On
         }
         Item::Record(METADATA, record) if record.code == METADATA_STRINGS => {
