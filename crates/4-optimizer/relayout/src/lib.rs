@@ -96,8 +96,7 @@ pub use relayout::{
     Statistics, Symbol, TableCopy, VirtualSlot,
 };
 pub use samples::{
-    BoltProfile, Branch, BranchCount, ExecutedRange, Executions, FallThrough, ModuleProfile,
-    Profile, Samples,
+    BoltProfile, Branch, BranchCount, Executions, FallThrough, ModuleProfile, Profile, Samples,
 };
 pub use select::RejectReason;
 pub use verify::{Difference, DifferenceKind, verify};

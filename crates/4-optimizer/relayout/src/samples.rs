@@ -279,14 +279,6 @@ impl Profile {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ExecutedRange {
-    pub first: u64,
-    pub last: u64,
-    /// Executions, on a scale that is the same for all code of a module.
-    pub count: u64,
-}
-
 /// Executions of a module's code, estimated from samples.
 ///
 /// Time in a block is proportional to its executions times its instructions, and control that enters
@@ -294,7 +286,8 @@ pub struct ExecutedRange {
 /// be sampled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Executions {
-    pub ranges: Vec<ExecutedRange>,
+    /// Executed code and its executions, on a scale that is the same for all code of a module.
+    pub ranges: Vec<(FallThrough, u64)>,
     /// Executed direct calls and their counts, by address. Includes jumps to other functions.
     pub calls: Vec<(Branch, u64)>,
     /// Number of samples in the functions of these blocks.
@@ -317,16 +310,15 @@ impl Executions {
             match graph_of(module, function, &references) {
                 Some(graph) => all.add(&graph, &sorted.block_counts(&graph)),
                 // Without a graph, each sampled instruction is a block.
-                None => all.ranges.extend(hits.iter().map(|&(at, count)| ExecutedRange {
-                    first: at,
-                    last: at,
-                    count: count * SCALE,
-                })),
+                None => {
+                    let one = |at| FallThrough { first: at, last: at };
+                    all.ranges.extend(hits.iter().map(|&(at, count)| (one(at), count * SCALE)));
+                }
             }
         }
         // Functions may overlap.
         all.ranges.sort_unstable();
-        all.ranges.dedup_by_key(|range| range.first);
+        all.ranges.dedup_by_key(|(range, _)| range.first);
         all.calls.sort_unstable();
         all.calls.dedup_by_key(|(call, _)| *call);
         all
@@ -336,11 +328,8 @@ impl Executions {
         for (block, &count) in flow.blocks.iter().enumerate().filter(|(_, count)| **count > 0) {
             let code = graph.code(block);
             let Some(last) = code.last() else { continue };
-            self.ranges.push(ExecutedRange {
-                first: graph.start(block),
-                last: last.address,
-                count,
-            });
+            let range = FallThrough { first: graph.start(block), last: last.address };
+            self.ranges.push((range, count));
             for inst in code {
                 match inst.kind {
                     InstKind::Jump(to) if graph.extent().contains(&to) => {}

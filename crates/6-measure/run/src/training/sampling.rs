@@ -160,7 +160,7 @@ fn executed(loaded: &LoadedModule, samples: &Samples) -> Result<SampledCode, Sam
     Ok(SampledCode {
         file: PathBuf::from(&loaded.path),
         samples: executions.samples,
-        ranges: executions.ranges.iter().map(|one| (one.first, one.last, one.count)).collect(),
+        ranges: executions.ranges.iter().map(|(it, count)| (it.first, it.last, *count)).collect(),
         calls: executions.calls.iter().map(|(call, count)| (call.from, call.to, *count)).collect(),
     })
 }
