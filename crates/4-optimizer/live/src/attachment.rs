@@ -118,11 +118,11 @@ impl Attachment {
         self.forget_unloaded()?;
         self.clean_up()?;
         let number = self.generations().last().map_or(1, |last| last.number + 1);
-        let max_pause = u64::try_from(self.max_pause.as_millis()).ok();
+        let max_pause_ms = u64::try_from(self.max_pause.as_millis()).ok();
         let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.journal.change(|record| {
-            let new = Generation::new(number, max_pause);
-            record.generations.push(Generation { made, ..new });
+            let new = Generation { number, made, max_pause_ms, ..Generation::default() };
+            record.generations.push(new);
         })
     }
 

@@ -51,7 +51,7 @@ pub struct BorrowedCode {
 }
 
 /// One optimization of the process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generation {
     pub number: u32,
     /// In seconds since 1970.
@@ -78,25 +78,6 @@ pub struct Generation {
     /// The maximum pause when it was made, in milliseconds; `None` in journals of old versions.
     #[serde(default)]
     pub max_pause_ms: Option<u64>,
-}
-
-impl Generation {
-    /// One without anything in the process yet.
-    pub fn new(number: u32, max_pause_ms: Option<u64>) -> Self {
-        Self {
-            number,
-            made: 0,
-            state: GenerationState::Preparing,
-            areas: Vec::new(),
-            entries: PatchList::default(),
-            mappings: Vec::new(),
-            exits: PatchList::default(),
-            frames: Vec::new(),
-            digest: None,
-            counts: false,
-            max_pause_ms,
-        }
-    }
 }
 
 impl GenerationState {
@@ -159,10 +140,11 @@ impl PatchedMapping {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GenerationState {
     /// Memory and code are being added; no entry is redirected.
+    #[default]
     Preparing,
     /// Its entries are being redirected or restored: any of them may be redirected.
     Switching,

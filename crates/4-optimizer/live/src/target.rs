@@ -453,8 +453,8 @@ mod tests {
         let identity = ProcessIdentity::of(me).unwrap();
         let mut journal = Journal::open(state.path(), &identity, Path::new("/bin/me")).unwrap();
         let with = |max_pause_ms| {
-            let new = Generation::new(1, max_pause_ms);
-            Generation { state: GenerationState::Active, ..new }
+            let state = GenerationState::Active;
+            Generation { number: 1, state, max_pause_ms, ..Generation::default() }
         };
         let generations = [Some(100), Some(400), None].map(with).to_vec();
         journal.change(|record| record.generations = generations).unwrap();

@@ -354,7 +354,6 @@ mod tests {
     use std::process::{Child, Command};
 
     use super::*;
-    use crate::patch::PatchList;
 
     /// A process group, killed on drop.
     struct Group(Child);
@@ -378,16 +377,10 @@ mod tests {
         use GenerationState::{Active, Inactive, Preparing, Retired};
         let generation = |state, counts| Generation {
             number: 1,
-            made: 0,
             state,
-            areas: vec![],
-            entries: PatchList::default(),
-            mappings: vec![],
-            exits: PatchList::default(),
-            frames: vec![],
             digest: (state != Preparing).then_some(7),
             counts,
-            max_pause_ms: None,
+            ..Generation::default()
         };
         let [undone, active, replaced] =
             [Inactive, Active, Retired].map(|it| generation(it, false));
