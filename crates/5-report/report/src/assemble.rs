@@ -51,7 +51,6 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let sessions = run.sessions()?;
     let failures = run.failures()?;
     let records = run.candidates()?;
-    let planned = run.planned_restarts();
     let profiling = run.profiling().unwrap_or_default();
     let mut all_done = true;
     let mut measuring_time = Nanos::ZERO;
@@ -66,16 +65,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         measuring_time += slices.iter().map(|slice| slice.measured.wall).sum();
         if slices.iter().any(|slice| slice.candidate == 0) {
             let cpus = Cpus::of(&sessions, record.clients);
-            let order = run.block_order(id)?;
-            let one = Measured::new(id, record, slices, &records, &failures, (cpus, planned));
-            let statements = run.statement_times(id)?;
-            let engine_counts = run.engine_counts(id)?;
-            let (plans, profiles, executed) =
-                (run.plans(id)?, run.profiles(id)?, run.executed(id)?);
-            let one = Measured { order, statements, engine_counts, plans, ..one };
-            let waits = run.waits(id)?;
-            let asked_cpu = profiling.time;
-            let mut one = Measured { profiles, executed, asked_cpu, waits, ..one };
+            let mut one = Measured::read(run, (id, record), slices, &records, &failures, cpus)?;
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.slices.iter_mut().for_each(|slice| slice.latencies = Latencies::default());
@@ -248,19 +238,20 @@ struct Own {
 }
 
 impl Measured {
-    fn new(
-        id: u32,
-        record: MicrobenchmarkRecord,
+    /// What the run stores about a microbenchmark with these counted slices.
+    fn read(
+        run: &RunReader,
+        (id, record): (u32, MicrobenchmarkRecord),
         slices: Vec<SliceRecord>,
         candidates: &[CandidateRecord],
         failures: &[FailureRecord],
-        (cpus, planned_restarts): (Cpus, Option<u32>),
-    ) -> Self {
+        cpus: Cpus,
+    ) -> Result<Self, ResultsError> {
+        let planned_restarts = run.planned_restarts();
         let background = Background::of(&slices);
         let kinds: Vec<SystemKind> = candidates.iter().map(SystemKind::of).collect();
         let of = |number| slices.iter().filter(move |slice| slice.candidate == number).collect();
-        let by_candidate: Vec<Vec<&SliceRecord>> =
-            (0..).zip(&kinds).map(|(number, _)| of(number)).collect();
+        let by_candidate: Vec<Vec<&SliceRecord>> = (0..kinds.len() as u32).map(of).collect();
         let times = |of: &Vec<&SliceRecord>| ResponseTimes::of(&block_times(of), planned_restarts);
         let times: Vec<ResponseTimes> = by_candidate.iter().map(times).collect();
         let own = (0..)
@@ -281,14 +272,14 @@ impl Measured {
             slices: Vec::new(),
             planned_restarts,
             background,
-            order: BTreeMap::new(),
-            statements: BTreeMap::new(),
-            engine_counts: Vec::new(),
-            plans: Vec::new(),
-            profiles: Vec::new(),
-            executed: Vec::new(),
-            asked_cpu: None,
-            waits: Vec::new(),
+            order: run.block_order(id)?,
+            statements: run.statement_times(id)?,
+            engine_counts: run.engine_counts(id)?,
+            plans: run.plans(id)?,
+            profiles: run.profiles(id)?,
+            executed: run.executed(id)?,
+            asked_cpu: run.profiling().and_then(|one| one.time),
+            waits: run.waits(id)?,
             own,
             relative: Vec::new(),
             control: candidates.iter().position(|one| one.role == Role::Control),
@@ -310,7 +301,7 @@ impl Measured {
             relative.cpu = measured.estimate(&measured.cpu_ratios(number));
         }
         measured.relative = relative;
-        measured
+        Ok(measured)
     }
 
     /// The figures of a candidate relative to the baseline's that need all of a slice; nothing for the baseline itself.
@@ -470,9 +461,8 @@ impl Measured {
             let pair = [&candidates[number], &candidates[0]];
             self.profile_difference(number, pair, layers, None)
         });
-        let control_waits = self
-            .usable_control()
-            .and_then(|(number, _)| self.waits_difference(number, Role::Control, None));
+        let control_waits =
+            self.usable_control().and_then(|(number, _)| self.waits_difference(number, None));
         let row = |(number, candidate): (usize, &CandidateRecord)| {
             let own = &self.own[number];
             let relative = &self.relative[number];
@@ -510,7 +500,7 @@ impl Measured {
                 },
                 waits: match candidate.role {
                     Role::Control => control_waits.clone(),
-                    _ => self.waits_difference(number, candidate.role, control_waits.as_ref()),
+                    _ => self.waits_difference(number, control_waits.as_ref()),
                 },
                 verdict: match verdict {
                     Verdict::Unknown if alone => Verdict::NoInterval,

@@ -62,8 +62,7 @@ impl Row {
 
     /// The ratio if it is usable for summaries.
     pub(crate) fn counted(&self, metric: Metric) -> Option<Ratio> {
-        let counts = !matches!(self.verdict_of(metric), Verdict::Failed | Verdict::ClientBound);
-        self.ratio(metric).filter(|_| counts)
+        self.ratio(metric).filter(|_| self.verdict_of(metric).is_of_own_work())
     }
 
     /// Whether it was measured for this candidate: the CPU time of a server on another machine is

@@ -484,6 +484,11 @@ impl Verdict {
         matches!(self, Self::Better | Self::Worse | Self::WithinNoise | Self::TooNoisy)
     }
 
+    /// Whether the ratio describes the candidate's and the baseline's own work.
+    pub(crate) const fn is_of_own_work(self) -> bool {
+        !matches!(self, Self::Failed | Self::ClientBound)
+    }
+
     /// The text in tables and exports, for relative QPS.
     pub const fn name(self) -> &'static str {
         match self {

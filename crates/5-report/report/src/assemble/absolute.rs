@@ -58,7 +58,7 @@ impl Cpus {
 /// CPU time of the system under test per statement of the slice, in microseconds, without
 /// background CPU between slices.
 pub(super) fn cpu_per_query(measured: &SliceMeasured, kind: SystemKind) -> Option<f64> {
-    per_query(measured.statements, system_cpu(measured, kind)?.as_micros_f64())
+    per_query(measured.statements, system_cpu(measured, kind)?)
 }
 
 /// Context switches of a server per statement. An embedded database has almost none.
@@ -66,10 +66,22 @@ pub(super) fn switches_per_query(measured: &SliceMeasured) -> Option<f64> {
     per_query(measured.statements, measured.server?.context_switches? as f64)
 }
 
-fn system_cpu(measured: &SliceMeasured, kind: SystemKind) -> Option<Nanos> {
-    match (measured.server, kind) {
-        (Some(server), _) => Some(server.cpu),
-        (None, SystemKind::Embedded) => Some(measured.cpu),
+/// In µs.
+fn system_cpu(measured: &SliceMeasured, kind: SystemKind) -> Option<f64> {
+    let server = |used: &ServerUsage| Some(used.cpu.as_micros_f64());
+    of_system(measured, kind, server, |inside| inside.cpu.as_micros_f64())
+}
+
+/// The server's value if there is a server, otherwise the worker's.
+fn of_system(
+    measured: &SliceMeasured,
+    kind: SystemKind,
+    server: impl Fn(&ServerUsage) -> Option<f64>,
+    inside: impl Fn(&SliceMeasured) -> f64,
+) -> Option<f64> {
+    match (&measured.server, kind) {
+        (Some(used), _) => server(used),
+        (None, SystemKind::Embedded) => Some(inside(measured)),
         (None, SystemKind::Server | SystemKind::Imported) => None,
     }
 }
@@ -89,7 +101,7 @@ pub(super) fn absolute(
     if slices.is_empty() {
         return None;
     }
-    let slices = Slices { slices, kind, planned_restarts };
+    let slices = Slices { slices, planned_restarts };
     let unit = match record.rows_read_per_statement {
         None => 1.0,
         Some(rows) => rows as f64 / 1e6,
@@ -104,16 +116,15 @@ pub(super) fn absolute(
         Some(own + background.per_query(slice.candidate, slice.restart))
     };
     let cpu: Vec<f64> = slices.slices.iter().filter_map(whole_cpu).collect();
-    let in_slices = slices.per_query(|m| Some(system_cpu(m, kind)?.as_micros_f64()));
+    let in_slices = slices.per_query(|m| system_cpu(m, kind));
     let between = slices.of_server(|used| Some(used.background_cpu?.as_micros_f64()));
     let cpu_us_per_query = in_slices.map(|cpu| cpu + between.unwrap_or(0.0));
     let client = (kind == SystemKind::Server).then_some(());
+    let both_qps = |(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high));
     Some(Absolute {
         qps: qps.map(Qps::from_per_second),
-        qps_interval: qps_interval
-            .map(|(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high))),
-        qps_middle_half: middle_half(&throughputs)
-            .map(|(low, high)| (Qps::from_per_second(low), Qps::from_per_second(high))),
+        qps_interval: qps_interval.map(both_qps),
+        qps_middle_half: middle_half(&throughputs).map(both_qps),
         tps: record.script.as_ref().and_then(|_| {
             let events = |m: &SliceMeasured| {
                 let per_statement = m.events as f64 / m.statements as f64;
@@ -133,14 +144,14 @@ pub(super) fn absolute(
             .and_then(|()| slices.per_query(|m| Some(m.polling?.as_micros_f64()))),
         client_busy: client.and(cpus.client).and_then(|n| slices.busy(n, |m| Some(m.work()))),
         server_busy: cpus.system.and_then(|n| slices.busy(n, |m| Some(m.server?.cpu))),
-        cs_per_query: slices.of_either(
-            |used| Some(used.context_switches? as f64),
-            |measured| measured.context_switches as f64,
-        ),
-        page_faults_per_query: slices.of_either(
-            |used| Some(used.page_faults as f64),
-            |measured| measured.page_faults as f64,
-        ),
+        cs_per_query: slices.per_query(|m| {
+            let server = |used: &ServerUsage| Some(used.context_switches? as f64);
+            of_system(m, kind, server, |inside| inside.context_switches as f64)
+        }),
+        page_faults_per_query: slices.per_query(|m| {
+            let server = |used: &ServerUsage| Some(used.page_faults as f64);
+            of_system(m, kind, server, |inside| inside.page_faults as f64)
+        }),
         read_bytes_per_query: slices.of_server(|used| bytes(used.read_from_storage)),
         written_bytes_per_query: slices.of_server(|used| bytes(used.written_to_storage)),
         counters: counter_figures(slices.slices),
@@ -159,7 +170,6 @@ fn bytes(bytes: Option<Bytes>) -> Option<f64> {
 
 struct Slices<'a> {
     slices: &'a [&'a SliceRecord],
-    kind: SystemKind,
     /// The number of starts that the schedule requires; `None` if unknown.
     planned_restarts: Option<u32>,
 }
@@ -202,19 +212,6 @@ impl Slices<'_> {
         self.per_query(|measured| amount(measured.server.as_ref()?))
     }
 
-    /// The server's value if there is a server, otherwise the worker's.
-    fn of_either(
-        &self,
-        server: impl Fn(&ServerUsage) -> Option<f64>,
-        inside: impl Fn(&SliceMeasured) -> f64,
-    ) -> Option<f64> {
-        self.per_query(|measured| match (&measured.server, self.kind) {
-            (Some(used), _) => server(used),
-            (None, SystemKind::Embedded) => Some(inside(measured)),
-            (None, SystemKind::Server | SystemKind::Imported) => None,
-        })
-    }
-
     /// CPU utilization of `cpus` CPUs: the median over the slices.
     fn busy(&self, cpus: u32, cpu: impl Fn(&SliceMeasured) -> Option<Nanos>) -> Option<Share> {
         let share = |measured: &SliceMeasured| {
@@ -232,13 +229,8 @@ impl Slices<'_> {
 /// median over blocks would ignore most of its cost.
 #[derive(Debug, Default)]
 pub(super) struct Background {
-    by_start: BTreeMap<(u32, u32), Sum>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    cpu: Nanos,
-    statements: u64,
+    /// CPU time, and the statements between which it was used.
+    by_start: BTreeMap<(u32, u32), (Nanos, u64)>,
 }
 
 impl Background {
@@ -249,8 +241,8 @@ impl Background {
             let used = slice.measured.server.and_then(|server| server.background_cpu);
             let Some(cpu) = used else { continue };
             let sum = background.by_start.entry((slice.candidate, slice.restart)).or_default();
-            sum.cpu += cpu;
-            sum.statements += slice.measured.statements;
+            sum.0 += cpu;
+            sum.1 += slice.measured.statements;
         }
         background
     }
@@ -263,8 +255,8 @@ impl Background {
     /// Microseconds per statement; 0 if unknown.
     pub(super) fn per_query(&self, candidate: u32, restart: u32) -> f64 {
         let sum = self.by_start.get(&(candidate, restart));
-        let sum = sum.filter(|sum| sum.statements > 0);
-        sum.map_or(0.0, |sum| sum.cpu.as_micros_f64() / sum.statements as f64)
+        let mean = sum.and_then(|(cpu, statements)| per_query(*statements, cpu.as_micros_f64()));
+        mean.unwrap_or_default()
     }
 }
 
@@ -341,7 +333,7 @@ fn counter_figures(slices: &[&SliceRecord]) -> BTreeMap<CounterFigure, f64> {
 
 /// The lowest share of time for which one of the CPU's counters was active, over all slices; `None`
 /// if the CPU counted nothing.
-pub(super) fn counted_time(slices: &[&SliceRecord]) -> Option<Share> {
+fn counted_time(slices: &[&SliceRecord]) -> Option<Share> {
     let share = |counter| {
         let counts = slices.iter().filter_map(|slice| slice.measured.counts.get(counter));
         let (enabled, running) = counts.fold((0, 0), |(enabled, running), one| {

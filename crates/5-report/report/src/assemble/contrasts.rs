@@ -232,8 +232,7 @@ fn of(
                 let verdict = if own.failed { Verdict::Failed } else { Verdict::WithinNoise };
                 return Some(SeriesCell { ratio: Ratio::ONE, relative_qps: None, verdict });
             }
-            let (ratio, relative_qps, verdict, _) = compared(one, member, first, qps)?;
-            Some(SeriesCell { ratio, relative_qps, verdict })
+            compared(one, member, first, qps).map(|(cell, _)| cell)
         });
         rows.push(SeriesRow {
             microbenchmark: one.record.name.clone(),
@@ -243,9 +242,8 @@ fn of(
         });
         for pair in members.windows(2) {
             let (from, to) = (pair[0], pair[1]);
-            let Some((ratio, relative_qps, verdict, blocks)) = compared(one, to, from, qps) else {
-                continue;
-            };
+            let Some((cell, blocks)) = compared(one, to, from, qps) else { continue };
+            let SeriesCell { ratio, relative_qps, verdict } = cell;
             changes.push(SeriesChange {
                 microbenchmark: one.record.name.clone(),
                 clients: one.record.clients,
@@ -268,19 +266,17 @@ fn of(
     Series { name, candidates, rows, groups, changes }
 }
 
-/// Throughput of one candidate relative to another: the ratio, its interval, the verdict and the
-/// number of blocks; `None` if they were not measured together.
+/// Throughput of one candidate relative to another, and the number of blocks; `None` if they were not
+/// measured together.
 fn compared(
     measured: &Measured,
     candidate: u32,
     other: u32,
     qps: &Controls,
-) -> Option<(Ratio, Option<Estimate>, Verdict, u64)> {
-    let ratios = {
-        let both = [candidate as usize, other as usize];
-        contrast(&measured.qps_points(&both), &main_effect(&[candidate], &[other]))
-    };
-    let own = [candidate, other].map(|number| &measured.own[number as usize]);
+) -> Option<(SeriesCell, u64)> {
+    let both = [candidate as usize, other as usize];
+    let ratios = contrast(&measured.qps_points(&both), &main_effect(&[candidate], &[other]));
+    let own = both.map(|number| &measured.own[number]);
     let estimate = measured.estimate(&ratios);
     let single = || median(&ratios.concat()).map(Ratio::new);
     let ratio = estimate.map(|estimate| estimate.median).or_else(single)?;
@@ -294,7 +290,7 @@ fn compared(
         known => known,
     };
     let blocks = ratios.iter().map(Vec::len).sum::<usize>() as u64;
-    Some((ratio, estimate, verdict, blocks))
+    Some((SeriesCell { ratio, relative_qps: estimate, verdict }, blocks))
 }
 
 fn groups(rows: &[SeriesRow]) -> Vec<SeriesGroup> {
@@ -309,10 +305,8 @@ fn groups(rows: &[SeriesRow]) -> Vec<SeriesGroup> {
 /// squares of their intervals' widths add up. `None` if a microbenchmark has no ratio of the candidate's
 /// own work.
 fn point(rows: &[&SeriesRow], number: usize) -> Option<SeriesPoint> {
-    let is_own =
-        |cell: &SeriesCell| !matches!(cell.verdict, Verdict::Failed | Verdict::ClientBound);
-    let cells: Vec<SeriesCell> =
-        rows.iter().map(|row| row.cells[number].filter(is_own)).collect::<Option<_>>()?;
+    let own = |row: &&SeriesRow| row.cells[number].filter(|cell| cell.verdict.is_of_own_work());
+    let cells: Vec<SeriesCell> = rows.iter().map(own).collect::<Option<_>>()?;
     let count = cells.len() as f64;
     let mean = cells.iter().map(|cell| cell.ratio.get().ln()).sum::<f64>() / count;
     let reach = |end: fn(&Estimate) -> Ratio| -> Option<f64> {
@@ -389,9 +383,8 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
             p99_ratio(&times(&more.slices), &times(&fewer.slices), Pairing::ByBlock, planned),
         )
     } else {
-        let times = |measured: &'_ Measured| -> Vec<Vec<f64>> { by_restart(measured, candidate) };
         (
-            unpaired_ratio(&times(more), &times(fewer), planned),
+            unpaired_ratio(&by_restart(more, candidate), &by_restart(fewer, candidate), planned),
             p99_ratio(
                 &times_of_candidate(&more.slices, candidate),
                 &times_of_candidate(&fewer.slices, candidate),

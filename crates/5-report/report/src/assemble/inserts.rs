@@ -86,52 +86,35 @@ fn assemble_step(
     let mut found: Vec<CandidateStep> = Vec::new();
     let mut index = 0;
     for (number, candidate) in (0..).zip(candidates) {
-        let role = candidate.role;
-        let own_index = index;
-        index += usize::from(role != Role::Baseline);
-        let mut repeats = Vec::new();
+        let mut repeats: Vec<StepRun> = Vec::new();
         for row in rows.iter().filter(|row| row.candidate == number) {
             repeats.extend(step_run(plan, step, row, seconds(row.id)?));
         }
+        repeats.sort_by_key(|run| run.repeat);
         if !repeats.is_empty() {
-            found.push(candidate_step(&candidate.name, role, own_index, repeats));
+            let all: Vec<&InsertFigures> = repeats.iter().map(|run| &run.figures).collect();
+            found.push(CandidateStep {
+                candidate: candidate.name.clone(),
+                role: candidate.role,
+                index,
+                figures: InsertFigures::over(&all, median),
+                relative: None,
+                relative_spread: None,
+                relative_interval: None,
+                repeats,
+            });
         }
+        index += usize::from(candidate.role != Role::Baseline);
     }
-    Ok(step_report(step, found))
-}
-
-/// A candidate's figures over its repeats.
-fn candidate_step(
-    name: &str,
-    role: Role,
-    index: usize,
-    mut repeats: Vec<StepRun>,
-) -> CandidateStep {
-    repeats.sort_by_key(|run| run.repeat);
-    let all: Vec<&InsertFigures> = repeats.iter().map(|run| &run.figures).collect();
-    CandidateStep {
-        candidate: name.to_owned(),
-        role,
-        index,
-        figures: InsertFigures::over(&all, |values| median(values)),
-        relative: None,
-        relative_spread: None,
-        relative_interval: None,
-        repeats,
-    }
-}
-
-/// A step with all candidates compared with the baseline.
-fn step_report(step: &InsertStepPlan, mut found: Vec<CandidateStep>) -> StepReport {
     compare(&mut found);
-    StepReport {
+    Ok(StepReport {
         name: step.name.clone(),
         what: step.what.clone(),
         queries: step.queries,
         inserts: step.inserts,
         rate: step.rate,
         candidates: found,
-    }
+    })
 }
 
 /// Divide the figures of all candidates by the baseline's.
@@ -147,13 +130,13 @@ fn compare(candidates: &mut [CandidateStep]) {
         let ratios: Vec<InsertFigures> = pairs.collect();
         let ratios: Vec<&InsertFigures> = ratios.iter().collect();
         candidate.relative_spread = (ratios.len() > 1).then(|| {
-            let least = |values: &mut Vec<f64>| values.iter().copied().reduce(f64::min);
-            let greatest = |values: &mut Vec<f64>| values.iter().copied().reduce(f64::max);
+            let least = |values: &[f64]| values.iter().copied().reduce(f64::min);
+            let greatest = |values: &[f64]| values.iter().copied().reduce(f64::max);
             (InsertFigures::over(&ratios, least), InsertFigures::over(&ratios, greatest))
         });
         candidate.relative_interval = (ratios.len() > 1).then(|| {
-            let low = |values: &mut Vec<f64>| Some(interval_of_repeats(values)?.0.get());
-            let high = |values: &mut Vec<f64>| Some(interval_of_repeats(values)?.1.get());
+            let low = |values: &[f64]| Some(interval_of_repeats(values)?.0.get());
+            let high = |values: &[f64]| Some(interval_of_repeats(values)?.1.get());
             (InsertFigures::over(&ratios, low), InsertFigures::over(&ratios, high))
         });
     }

@@ -100,9 +100,6 @@ impl Measured {
         layers: &BTreeMap<String, Layers>,
         control: Option<&ProfileDifference>,
     ) -> Option<ProfileDifference> {
-        if own.role == Role::Baseline {
-            return None;
-        }
         let pairs = self.records(candidate).filter_map(|record| {
             let base = self.records(0).find(|one| one.restart == record.restart)?;
             Some([self.sampled(record)?, self.sampled(base)?])

@@ -8,10 +8,11 @@ use dbdyno_results::{
     OriginRecord, ResultsError, RunReader, SessionRecord, StateSnapshotRecord,
 };
 use dbdyno_stats::NoiseFloor;
+use dbdyno_types::StateSnapshot;
 
 use super::Measured;
 use crate::metric::with_clients;
-use crate::model::{Failure, Lost, Optimization, StateSnapshots, Warning, distinct};
+use crate::model::{Failure, Lost, Optimization, StateSnapshots, Warning, by_key, distinct};
 
 /// Each warning once, even if several sessions reported it. The last one comes first: a session starts with the
 /// machine, and what it finds later is about the results.
@@ -30,27 +31,20 @@ pub(super) fn not_compared(
     microbenchmarks: &[(MicrobenchmarkRecord, bool)],
     failures: &[FailureRecord],
 ) -> Vec<Warning> {
-    let mut by_text: Vec<(String, Vec<&str>)> = Vec::new();
-    for (id, (record, _)) in (0..).zip(microbenchmarks) {
+    let not_compared = (0..).zip(microbenchmarks).filter_map(|(id, (record, _))| {
         let found = failures.iter().find(|failure| {
             failure.kind == FailureKind::Undetermined && failure.microbenchmark == Some(id)
         });
-        let text = record.answers.as_ref().or(found.map(|failure| &failure.reason));
-        let Some(text) = text else { continue };
-        match by_text.iter_mut().find(|(known, _)| known == text) {
-            Some((_, names)) if names.contains(&record.name.as_str()) => {}
-            Some((_, names)) => names.push(&record.name),
-            None => by_text.push((text.clone(), vec![&record.name])),
-        }
-    }
-    let warning = |(text, names): (String, Vec<&str>)| {
-        Warning {
-        what: format!("answers of {}: {text}", names.join(", ")),
-        advice: "Wrong values would not be noticed; `answers` of the microbenchmark sets what is compared."
+        let text = record.answers.as_ref().or(found.map(|failure| &failure.reason))?;
+        Some((text, record.name.as_str()))
+    });
+    let warning = |(text, names): (&String, Vec<&str>)| Warning {
+        what: format!("answers of {}: {text}", distinct(names).join(", ")),
+        advice: "Wrong values would not be noticed; `answers` of the microbenchmark sets what is \
+                 compared."
             .to_owned(),
-    }
     };
-    by_text.into_iter().map(warning).collect()
+    by_key(not_compared).into_iter().map(warning).collect()
 }
 
 pub(super) fn failures(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<Failure> {
@@ -182,22 +176,23 @@ pub(super) fn by_time(
             let at = &point[0].at;
             let time = times.entry(at).or_default();
             *time += 1;
-            StateSnapshots {
-                at: if *time == 1 { at.clone() } else { format!("{at} ({time})") },
-                ..table(&point, candidates)
-            }
+            let at = if *time == 1 { at.clone() } else { format!("{at} ({time})") };
+            table(at, &point, candidates)
         })
         .collect()
 }
 
-fn table(point: &[&StateSnapshotRecord], candidates: &[CandidateRecord]) -> StateSnapshots {
+fn table(
+    at: String,
+    point: &[&StateSnapshotRecord],
+    candidates: &[CandidateRecord],
+) -> StateSnapshots {
     let figures: Vec<Vec<(&str, u64)>> = point
         .iter()
         .map(|one| {
-            let state_snapshot = &one.state_snapshot;
-            let common =
-                [("rows", state_snapshot.rows), ("data_size", state_snapshot.data_size.as_bytes())];
-            let own = state_snapshot.state.iter().map(|(name, value)| (name.as_str(), *value));
+            let StateSnapshot { rows, data_size, state } = &one.state_snapshot;
+            let common = [("rows", *rows), ("data_size", data_size.as_bytes())];
+            let own = state.iter().map(|(name, value)| (name.as_str(), *value));
             common.into_iter().chain(own).collect()
         })
         .collect();
@@ -206,7 +201,7 @@ fn table(point: &[&StateSnapshotRecord], candidates: &[CandidateRecord]) -> Stat
         figures.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
     };
     StateSnapshots {
-        at: String::new(),
+        at,
         candidates: point.iter().map(|one| name_of(candidates, one.candidate)).collect(),
         state: names
             .into_iter()

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::slice;
 
 use dbdyno_profile::Titles;
-use dbdyno_results::{Role, WaitsRecord};
+use dbdyno_results::WaitsRecord;
 use dbdyno_stats::mean_with_half_width;
 use dbdyno_types::profile::{Function, SliceWaits, WaitKind, WaitStack, Waits};
 use dbdyno_units::{Nanos, Ratio};
@@ -53,14 +53,10 @@ impl Measured {
     pub(super) fn waits_difference(
         &self,
         candidate: usize,
-        role: Role,
         control: Option<&WaitsDifference>,
     ) -> Option<WaitsDifference> {
         let of =
             |number: usize| self.waits.iter().filter(move |one| one.candidate as usize == number);
-        if role == Role::Baseline {
-            return None;
-        }
         let starts = of(candidate).filter_map(|own| {
             let base = of(0).find(|base| base.restart == own.restart)?;
             let measured = |number| self.time_of_start(number, own.restart);

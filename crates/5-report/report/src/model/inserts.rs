@@ -1,5 +1,7 @@
 //! The data of an insert benchmark's report, and the metrics of the published reports.
 
+use std::array;
+
 use dbdyno_stats::Direction;
 use dbdyno_types::insert::Second;
 use dbdyno_units::{Nanos, Share};
@@ -222,24 +224,18 @@ impl InsertFigures {
     }
 
     /// Aggregate each metric with `of`; `None` for metrics that are unknown in one of `all`.
-    pub(crate) fn over(all: &[&Self], of: impl Fn(&mut Vec<f64>) -> Option<f64>) -> Self {
-        let mut figures = Self::default();
-        for (index, figure) in figures.0.iter_mut().enumerate() {
+    pub(crate) fn over(all: &[&Self], of: impl Fn(&[f64]) -> Option<f64>) -> Self {
+        Self(array::from_fn(|index| {
             let values: Option<Vec<f64>> = all.iter().map(|one| one.0[index]).collect();
-            *figure = values.filter(|values| !values.is_empty()).and_then(|mut v| of(&mut v));
-        }
-        figures
+            of(&values.filter(|values| !values.is_empty())?)
+        }))
     }
 
     pub(crate) fn relative_to(&self, baseline: &Self) -> Self {
-        let mut figures = Self::default();
-        for (index, figure) in figures.0.iter_mut().enumerate() {
-            *figure = match (self.0[index], baseline.0[index]) {
-                (Some(own), Some(base)) if base > 0.0 => Some(own / base),
-                _ => None,
-            };
-        }
-        figures
+        Self(array::from_fn(|index| {
+            let base = baseline.0[index].filter(|base| *base > 0.0)?;
+            Some(self.0[index]? / base)
+        }))
     }
 }
 
