@@ -8,7 +8,7 @@ use crate::figures::percent;
 use crate::metric::{client_bound_rows, clients, servers_had_idle_time};
 use crate::model::{
     BuildRecord, CandidateRecord, InsertReport, Lost, NoiseFloor, OriginRecord, Report, Role,
-    RunStatus, distinct,
+    RunStatus, by_key, distinct,
 };
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
@@ -172,25 +172,11 @@ const WITHOUT_MEANING: [&str; 5] =
 /// What distinguishes a candidate from the baseline, the most important first: system, program,
 /// variant, settings. Empty for an equal one.
 pub(crate) fn differences(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<String> {
-    let mut differences = Vec::new();
-    let mut unless_same = |own: Option<String>, other: Option<String>| {
-        if own != other {
-            differences.extend(own);
-        }
-    };
-    unless_same(Some(candidate.system_title()), Some(baseline.system_title()));
-    unless_same(origin(candidate), origin(baseline));
-    let of_build = |of: fn(&BuildRecord) -> String| {
-        (candidate.build.as_ref().map(of), baseline.build.as_ref().map(of))
-    };
-    for (own, other) in [
-        of_build(|build| format!("variant {}", build.variant)),
-        of_build(|build| build.compiler.clone()),
-    ] {
-        unless_same(own, other);
-    }
     let delay = |of: &CandidateRecord| of.injected_delay.map(|delay| format!("delayed by {delay}"));
-    unless_same(delay(candidate), delay(baseline));
+    let [own, other] =
+        [candidate, baseline].map(|one| program(one).into_iter().chain([delay(one)]));
+    let differing = own.zip(other).filter(|(own, other)| own != other);
+    let mut differences: Vec<String> = differing.filter_map(|(own, _)| own).collect();
     if let (Some(own), Some(other)) = (&candidate.build, &baseline.build)
         && own.variant == other.variant
     {
@@ -200,27 +186,30 @@ pub(crate) fn differences(candidate: &CandidateRecord, baseline: &CandidateRecor
     differences
 }
 
+/// The flags of all commands, each once, without paths, which are those of the machine and of the build.
+pub(crate) fn flags(build: &BuildRecord) -> Vec<&str> {
+    let words = build.commands.iter().flat_map(|command| command.split_whitespace());
+    let words = words.map(|word| word.trim_matches(['\'', '"']));
+    distinct(words.filter(|word| word.starts_with('-') && !word.contains('/')))
+}
+
+/// The digits of a fingerprint or checksum that are shown.
+pub(crate) fn first_digits(text: &str) -> String {
+    text.chars().take(12).collect()
+}
+
 /// What distinguishes two builds of one variant.
 fn in_commands(own: &BuildRecord, other: &BuildRecord) -> Vec<String> {
-    let flags = |build: &BuildRecord| {
-        let words = build.commands.iter().flat_map(|command| command.split_whitespace());
-        let words = words.map(|word| word.trim_matches(['\'', '"']));
-        // Paths are those of the machine and of the build.
-        let flags = words.filter(|word| word.starts_with('-') && !word.contains('/'));
-        flags.map(str::to_owned).collect::<Vec<_>>()
+    let missing = |in_one: &[&str], in_other: &[&str]| {
+        let missing = in_one.iter().filter(|flag| !in_other.contains(flag));
+        missing.copied().collect::<Vec<_>>().join(" ")
     };
     let (own_flags, other_flags) = (flags(own), flags(other));
-    let missing = |in_one: &[String], in_other: &[String]| {
-        let missing = distinct(in_one.iter().filter(|flag| !in_other.contains(flag)));
-        missing.into_iter().cloned().collect::<Vec<_>>().join(" ")
-    };
+    let is_same_source = own.source_sha256 == other.source_sha256;
     let named = [
         ("with", missing(&own_flags, &other_flags)),
         ("without", missing(&other_flags, &own_flags)),
-        (
-            "of",
-            if own.source_sha256 == other.source_sha256 { "" } else { "another source" }.to_owned(),
-        ),
+        ("of", if is_same_source { "" } else { "another source" }.to_owned()),
     ];
     named
         .into_iter()
@@ -329,22 +318,19 @@ pub(crate) fn beside_defaults(report: &Report, candidate: &CandidateRecord) -> V
 
 /// The baseline in full: system, program or variant, compiler.
 pub(crate) fn identity(candidate: &CandidateRecord) -> String {
-    let build = candidate.build.as_ref();
-    let parts = [
-        Some(candidate.system_title()),
-        origin(candidate),
-        build.map(|build| format!("variant {}", build.variant)),
-        build.map(|build| build.compiler.clone()),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    program(candidate).into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn origin(candidate: &CandidateRecord) -> Option<String> {
-    match candidate.origin.as_ref()? {
-        OriginRecord::Program { path, .. } => Some(path.clone()),
-        OriginRecord::Server { address } => Some(format!("at {address}")),
-        OriginRecord::Imported { .. } => None,
-    }
+/// System, program or address, variant, compiler.
+fn program(candidate: &CandidateRecord) -> [Option<String>; 4] {
+    let origin = match &candidate.origin {
+        Some(OriginRecord::Program { path, .. }) => Some(path.clone()),
+        Some(OriginRecord::Server { address }) => Some(format!("at {address}")),
+        Some(OriginRecord::Imported { .. }) | None => None,
+    };
+    let build = candidate.build.as_ref();
+    let variant = build.map(|build| format!("variant {}", build.variant));
+    [Some(candidate.system_title()), origin, variant, build.map(|build| build.compiler.clone())]
 }
 
 /// Settings with another value than the baseline's, then those that only the baseline has, then what
@@ -372,7 +358,7 @@ fn settings(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<Stri
     own.map(|(label, value)| format!("{label} = {value}"))
         .chain(only_baseline.map(|(label, _)| format!("{label} not set")))
         .chain(
-            reported(candidate, baseline)
+            reported([candidate, baseline])
                 .into_iter()
                 .filter(|_| !other_defaults)
                 .map(|(name, value, _)| format!("{name} = {value}")),
@@ -385,33 +371,18 @@ const MOST_DEFAULTS: usize = 5;
 
 /// Whose values the settings of private servers have that no candidate sets; `None` if that is not known.
 pub(crate) fn defaults(report: &Report) -> Option<String> {
-    let mut dbdynos: Vec<(&str, Vec<&(String, String)>)> = Vec::new();
-    let mut servers = Vec::new();
-    for one in report.candidates.iter().filter(|one| one.role != Role::Control) {
-        match one.in_force.defaults {
-            Some(SettingDefaults::Server) => servers.push(one.name.as_str()),
-            Some(SettingDefaults::Dbdyno) => {
-                let notable = one.in_force.notable_defaults.iter();
-                match dbdynos.iter_mut().find(|(system, _)| *system == one.system) {
-                    // A candidate lacks those that it sets itself.
-                    Some((_, all)) => {
-                        let new: Vec<_> =
-                            notable.filter(|own| all.iter().all(|one| one.0 != own.0)).collect();
-                        all.extend(new);
-                    }
-                    None => dbdynos.push((&one.system, notable.collect())),
-                }
-            }
-            None => {}
-        }
-    }
+    let all = report.candidates.iter().filter(|one| one.role != Role::Control);
+    let of = |defaults| all.clone().filter(move |one| one.in_force.defaults == Some(defaults));
+    let servers: Vec<&str> = of(SettingDefaults::Server).map(|one| one.name.as_str()).collect();
+    let dbdynos = by_key(of(SettingDefaults::Dbdyno).map(|one| (&one.system, one)));
     let alone = dbdynos.len() == 1;
-    let listed = |(system, all): &(&str, Vec<&(String, String)>)| {
-        let values: Vec<String> = all
-            .iter()
-            .take(MOST_DEFAULTS)
-            .map(|(name, value)| format!("{name} = {value}"))
-            .collect();
+    let listed = |(system, candidates): &(&String, Vec<&CandidateRecord>)| {
+        // A candidate lacks those that it sets itself.
+        let all = candidates.iter().flat_map(|one| &one.in_force.notable_defaults);
+        let all = by_key(all.map(|setting| (&setting.0, &setting.1)));
+        let first = all.iter().take(MOST_DEFAULTS);
+        let values: Vec<String> =
+            first.map(|(name, values)| format!("{name} = {}", values[0])).collect();
         let values = values.join(", ");
         if alone { values } else { format!("{system}: {values}") }
     };
@@ -432,29 +403,23 @@ pub(crate) const fn is_existing_server(candidate: &CandidateRecord) -> bool {
 /// What the servers of both reported differently: name, value and the baseline's value. Empty for two
 /// private servers with the same defaults, whose settings are in their configuration, and for different
 /// systems.
-pub(crate) fn reported<'a>(
-    candidate: &'a CandidateRecord,
-    baseline: &'a CandidateRecord,
-) -> Vec<(&'a str, &'a str, &'a str)> {
+fn reported([candidate, baseline]: [&CandidateRecord; 2]) -> Vec<(&str, &str, &str)> {
     let comparable = candidate.system == baseline.system
         && (is_existing_server(candidate)
             || is_existing_server(baseline)
             || candidate.in_force.defaults != baseline.in_force.defaults);
-    if comparable { reported_differently(candidate, baseline) } else { Vec::new() }
+    if comparable { reported_differently([candidate, baseline]) } else { Vec::new() }
 }
 
-fn reported_differently<'a>(
-    candidate: &'a CandidateRecord,
-    baseline: &'a CandidateRecord,
-) -> Vec<(&'a str, &'a str, &'a str)> {
+fn reported_differently([candidate, baseline]: [&CandidateRecord; 2]) -> Vec<(&str, &str, &str)> {
     let of_baseline = |name: &str| {
         let mut all = baseline.server_settings.iter();
         all.find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     };
-    let shown = |value: &'a str| if value.is_empty() { "''" } else { value };
     let differing = candidate.server_settings.iter().filter_map(|(name, value)| {
-        let other = of_baseline(name)?;
-        (other != value).then_some((name.as_str(), shown(value), shown(other)))
+        let values = [value.as_str(), of_baseline(name)?];
+        let [own, other] = values.map(|value| if value.is_empty() { "''" } else { value });
+        (values[0] != values[1]).then_some((name.as_str(), own, other))
     });
     differing.collect()
 }
@@ -474,11 +439,8 @@ const OF_RELEASE: [&str; 9] = [
 
 /// Settings of private servers of two releases that neither candidate sets, and whose defaults differ: name, value and
 /// the baseline's value.
-fn defaults_of_releases<'a>(
-    candidate: &'a CandidateRecord,
-    baseline: &'a CandidateRecord,
-) -> Vec<(&'a str, &'a str, &'a str)> {
-    let both = [candidate, baseline];
+fn defaults_of_releases(both: [&CandidateRecord; 2]) -> Vec<(&str, &str, &str)> {
+    let [candidate, baseline] = both;
     let are_releases = candidate.system == baseline.system
         && candidate.version != baseline.version
         && candidate.in_force.defaults == baseline.in_force.defaults
@@ -489,7 +451,7 @@ fn defaults_of_releases<'a>(
     let is_set = |name: &str| {
         both.iter().any(|one| one.configuration.iter().any(|(label, _)| label == name))
     };
-    let mut all = reported_differently(candidate, baseline);
+    let mut all = reported_differently(both);
     all.retain(|(name, ..)| {
         !is_set(name) && !name.starts_with("version") && !OF_RELEASE.contains(name)
     });
@@ -548,8 +510,9 @@ pub(crate) fn in_effect(candidate: &CandidateRecord, baseline: &CandidateRecord)
     let stored = candidate.config_diff.iter().map(|difference| {
         (rank(difference.split(':').next().unwrap_or_default()), difference.clone())
     });
-    let reported = [reported(candidate, baseline), defaults_of_releases(candidate, baseline)];
-    let reported = reported.into_iter().flatten().map(|(name, value, other)| {
+    let both = [candidate, baseline];
+    let reported = reported(both).into_iter().chain(defaults_of_releases(both));
+    let reported = reported.map(|(name, value, other)| {
         (rank(name), format!("{name}: {value}; the baseline: {other}"))
     });
     let mut all: Vec<(usize, String)> = stored.chain(reported).collect();
@@ -707,7 +670,7 @@ mod tests {
         let baseline = server("db1", &[("innodb_doublewrite", "ON"), ("long_query_time", "10")]);
         let own = server("db2", &[("innodb_doublewrite", "OFF"), ("only_here", "1")]);
         assert_eq!(differences(&own, &baseline), ["at db2", "innodb_doublewrite = OFF"]);
-        assert_eq!(reported(&own, &baseline), [("innodb_doublewrite", "OFF", "ON")]);
+        assert_eq!(reported([&own, &baseline]), [("innodb_doublewrite", "OFF", "ON")]);
         let unknown = server("db2", &[]);
         assert_eq!(differences(&unknown, &baseline), ["at db2"]);
     }
@@ -723,7 +686,7 @@ mod tests {
         );
         let mut other = private.clone();
         other.server_settings = sample::pairs(&[("innodb_doublewrite", "ON")]);
-        assert_eq!(reported(&other, &private), [], "two private servers");
+        assert_eq!(reported([&other, &private]), [], "two private servers");
     }
 
     #[test]

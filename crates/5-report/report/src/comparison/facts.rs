@@ -8,6 +8,7 @@ use dbdyno_types::host_fact;
 use serde::Serialize;
 
 use crate::model::{BuildRecord, CandidateRecord, OriginRecord, Report, Role, by_key, distinct};
+use crate::words::{first_digits, flags};
 
 /// A candidate and its record in each run that has it.
 pub(super) struct MatchedCandidate<'a> {
@@ -218,7 +219,7 @@ fn describe(record: &CandidateRecord, own: &OwnFlags<'_>) -> Vec<(String, String
     let mut facts: Vec<(&str, String)> = vec![("version", record.system_title())];
     match &record.origin {
         Some(OriginRecord::Program { path, sha256, .. }) => {
-            facts.push(("program", format!("{path}, SHA-256 {}…", start(sha256, 12))));
+            facts.push(("program", format!("{path}, SHA-256 {}…", first_digits(sha256))));
         }
         Some(OriginRecord::Imported { file }) => facts.push(("imported from", file.clone())),
         Some(OriginRecord::Server { .. }) | None => {}
@@ -232,7 +233,7 @@ fn describe(record: &CandidateRecord, own: &OwnFlags<'_>) -> Vec<(String, String
         if let Some(trained_on) = &build.trained_on {
             facts.push(("profile of", trained_on.clone()));
         }
-        facts.push(("source", format!("SHA-256 {}…", start(&build.source_sha256, 12))));
+        facts.push(("source", format!("SHA-256 {}…", first_digits(&build.source_sha256))));
         facts.push(("build", build.fingerprint.clone()));
     }
     if let Some(delay) = record.injected_delay {
@@ -240,10 +241,6 @@ fn describe(record: &CandidateRecord, own: &OwnFlags<'_>) -> Vec<(String, String
     }
     let facts = facts.into_iter().map(|(label, value)| (label.to_owned(), value));
     facts.chain(record.configuration.iter().cloned()).collect()
-}
-
-fn start(text: &str, characters: usize) -> String {
-    text.chars().take(characters).collect()
 }
 
 /// The flags that not all builds have, by the commands of the builds.
@@ -264,14 +261,6 @@ fn own_flags<'a>(builds: impl Iterator<Item = &'a BuildRecord>) -> OwnFlags<'a> 
     let text =
         |flags: Vec<&str>| if flags.is_empty() { "none".to_owned() } else { flags.join(" ") };
     own.into_iter().map(|(commands, flags)| (commands, text(flags))).collect()
-}
-
-/// The flags of all commands, each once, without paths, which differ between equal builds.
-fn flags(build: &BuildRecord) -> Vec<&str> {
-    let words = build.commands.iter().flat_map(|command| command.split_whitespace());
-    let words = words.map(|word| word.trim_matches(['\'', '"']));
-    let is_flag = |word: &&str| word.starts_with('-') && !word.contains('/');
-    distinct(words.filter(is_flag))
 }
 
 /// The values of each label in all runs, in the order in which the labels occur.

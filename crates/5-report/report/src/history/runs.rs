@@ -11,10 +11,7 @@ use super::{FigureHistory, MIN_RUNS};
 use crate::model::{
     CandidateRecord, OriginRecord, Report, Role, RunStatus, compared_names, distinct,
 };
-use crate::words::status;
-
-/// Characters of a fingerprint or checksum that are shown.
-const SHOWN_DIGITS: usize = 12;
+use crate::words::{first_digits, status};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryRun {
@@ -148,12 +145,13 @@ impl HistoryRun {
 
 /// The system and version of a candidate, and its release, build or program.
 pub(super) fn version(candidate: &CandidateRecord) -> String {
-    let digits = |text: &str| text.chars().take(SHOWN_DIGITS).collect::<String>();
-    let build =
-        candidate.build.as_ref().map(|build| format!("build {}", digits(&build.fingerprint)));
+    let build = candidate.build.as_ref();
+    let build = build.map(|build| format!("build {}", first_digits(&build.fingerprint)));
     let origin = match &candidate.origin {
         Some(OriginRecord::Program { release: Some(release), .. }) => Some(release.origin.clone()),
-        Some(OriginRecord::Program { sha256, .. }) => Some(format!("program {}", digits(sha256))),
+        Some(OriginRecord::Program { sha256, .. }) => {
+            Some(format!("program {}", first_digits(sha256)))
+        }
         Some(OriginRecord::Imported { .. }) => return String::new(),
         Some(OriginRecord::Server { .. }) | None => None,
     };
