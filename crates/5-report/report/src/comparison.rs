@@ -265,11 +265,11 @@ fn info(index: usize, report: &Report, columns: &[Column]) -> RunInfo {
     }
 }
 
-/// Whether a run says to trust CPU per query for a candidate on these microbenchmarks.
-fn trusts_cpu(reports: &[&Report], candidate: &str, is_meant: impl Fn(&str) -> bool) -> bool {
+/// Whether a run says to trust CPU per query for a candidate on one of these microbenchmarks.
+fn trusts_cpu(reports: &[&Report], candidate: &str, names: &[&str]) -> bool {
     let all = reports.iter().flat_map(|report| &report.microbenchmarks);
-    let mut rows = all.filter(|one| is_meant(&one.name)).filter_map(|one| one.row(candidate));
-    rows.any(|row| row.trusted_metric == Metric::Cpu)
+    let named = all.filter(|one| names.contains(&one.name.as_str()));
+    named.filter_map(|one| one.row(candidate)).any(|row| row.trusted_metric == Metric::Cpu)
 }
 
 /// The ratios of a metric by candidate: summaries of groups, and each microbenchmark. CPU per query only
@@ -287,32 +287,28 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
                 };
                 summaries[column.run].iter().find(same).cloned()
             };
-            let is_shown = |is_meant: &dyn Fn(&str) -> bool| {
-                metric == Metric::Qps || trusts_cpu(reports, candidate, is_meant)
-            };
-            if !is_shown(&|name| microbenchmarks.contains(&name)) {
+            let is_shown =
+                |names: &[&str]| metric == Metric::Qps || trusts_cpu(reports, candidate, names);
+            if !is_shown(&microbenchmarks) {
                 continue;
             }
             let cells: Vec<Option<GroupSummary>> = columns.iter().map(summary).collect();
-            let (candidate, group) = (candidate.to_owned(), group.to_owned());
             if cells.iter().any(Option::is_some) {
-                groups.push(GroupRow { candidate: candidate.clone(), group: group.clone(), cells });
+                let (candidate, group) = (candidate.to_owned(), group.to_owned());
+                groups.push(GroupRow { candidate, group, cells });
             }
-            for name in microbenchmarks.iter().copied().filter(|one| is_shown(&|name| name == *one))
-            {
+            for name in microbenchmarks.into_iter().filter(|name| is_shown(&[*name])) {
                 let of = |column: &Column| {
-                    RatioCell::of(metric, reports[column.run], column.clients, name, &candidate)
+                    RatioCell::of(metric, reports[column.run], column.clients, name, candidate)
                 };
                 let cells: Vec<Option<RatioCell>> = columns.iter().map(of).collect();
                 if cells.iter().any(Option::is_some) {
                     let (agreement, difference) = Agreement::of_columns(&cells, columns);
-                    let (candidate, group) = (candidate.clone(), group.clone());
-                    let microbenchmark = name.to_owned();
                     rows.push(RatioRow {
                         metric,
-                        candidate,
-                        group,
-                        microbenchmark,
+                        candidate: candidate.to_owned(),
+                        group: group.to_owned(),
+                        microbenchmark: name.to_owned(),
                         cells,
                         agreement,
                         difference,
@@ -323,12 +319,9 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
     }
     let mut merged = merged(metric, reports);
     merged.retain(|summary| {
-        if metric == Metric::Qps {
-            return true;
-        }
         let is_shown =
             |row: &GroupRow| (&row.candidate, &row.group) == (&summary.candidate, &summary.group);
-        groups.iter().any(is_shown)
+        metric == Metric::Qps || groups.iter().any(is_shown)
     });
     Ratios { groups, merged, rows }
 }

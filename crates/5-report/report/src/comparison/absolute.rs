@@ -166,10 +166,6 @@ impl AbsoluteRow {
     pub(super) fn value(&self, column: usize, figure: usize) -> Option<&AbsoluteValue> {
         self.cells[column].as_ref()?.0[figure].as_ref()
     }
-
-    pub(super) fn qps(&self, column: usize) -> Option<&AbsoluteValue> {
-        self.value(column, 0)
-    }
 }
 
 /// One candidate in one column on one microbenchmark.
@@ -180,19 +176,7 @@ struct Measured<'a> {
     failed: bool,
 }
 
-impl<'a> Measured<'a> {
-    fn find(report: &'a Report, clients: u32, name: &str, candidate: &str) -> Option<Self> {
-        let microbenchmark = report.microbenchmark(name, clients)?;
-        let (absolute, failed) = if candidate == report.baseline {
-            // It has no row of its own.
-            (&microbenchmark.baseline, microbenchmark.baseline_failed)
-        } else {
-            let row = microbenchmark.row(candidate)?;
-            (&row.absolute, row.verdict == Verdict::Failed)
-        };
-        Some(Self { report, microbenchmark, absolute, failed })
-    }
-
+impl Measured<'_> {
     fn run_value(&self, figure: &ComparedFigure) -> Option<RunValue> {
         let value = figure.value(self.absolute)?;
         let (low, high) = (figure.figure().interval)(self.absolute)?;
@@ -225,6 +209,10 @@ impl<'a> Measured<'a> {
     }
 }
 
+fn is_usable(change: &Change) -> bool {
+    change.verdict.is_of_own_work()
+}
+
 /// The runs, their columns, and the candidates to compare.
 pub(super) struct Sources<'a> {
     pub reports: &'a [&'a Report],
@@ -240,7 +228,16 @@ impl<'a> Sources<'a> {
         candidate: &MatchedCandidate<'_>,
     ) -> Option<Measured<'a>> {
         let Column { run, clients, .. } = self.columns[column];
-        Measured::find(self.reports[run], clients, microbenchmark, candidate.name_in(run)?)
+        let (report, candidate) = (self.reports[run], candidate.name_in(run)?);
+        let microbenchmark = report.microbenchmark(microbenchmark, clients)?;
+        let (absolute, failed) = if candidate == report.baseline {
+            // It has no row of its own.
+            (&microbenchmark.baseline, microbenchmark.baseline_failed)
+        } else {
+            let row = microbenchmark.row(candidate)?;
+            (&row.absolute, row.verdict == Verdict::Failed)
+        };
+        Some(Measured { report, microbenchmark, absolute, failed })
     }
 
     /// Whether program, configuration, data and number of clients are equal in two columns.
@@ -265,7 +262,7 @@ impl<'a> Sources<'a> {
         let of = |candidate: &MatchedCandidate<'_>| {
             let [later, earlier] =
                 [column, earlier].map(|column| self.measured(column, microbenchmark, candidate));
-            let change = later?.change(&earlier?, figure, 0.0).filter(Change::is_usable)?;
+            let change = later?.change(&earlier?, figure, 0.0).filter(is_usable)?;
             let ends = change.quotient.map_or([change.ratio; 2], |one| [one.low, one.high]);
             Some(ends.map(|end| end.get().ln().abs()).into_iter().fold(0.0, f64::max))
         };
@@ -327,7 +324,7 @@ impl<'a> Sources<'a> {
             let compared_with = self.columns[column].compared_with?;
             let of_candidate = rows.iter().filter(|row| row.candidate == candidate.name);
             let changes = of_candidate.filter_map(|row| row.value(column, figure)?.change);
-            let changes: Vec<Change> = changes.filter(Change::is_usable).collect();
+            let changes: Vec<Change> = changes.filter(is_usable).collect();
             let mut ratios: Vec<f64> = changes.iter().map(|it| it.ratio.get()).collect();
             ratios.sort_unstable_by(f64::total_cmp);
             let count = |verdict| changes.iter().filter(|it| it.verdict == verdict).count();
@@ -376,7 +373,7 @@ impl<'a> Sources<'a> {
                 })
             };
             let qps = |row: &AbsoluteRow| -> Vec<Option<f64>> {
-                equal.iter().map(|column| Some(row.qps(*column)?.value)).collect()
+                equal.iter().map(|column| Some(row.value(*column, 0)?.value)).collect()
             };
             let figures: Vec<Vec<Option<f64>>> = rows.iter().filter(is_equal).map(qps).collect();
             for Outlier { column, ratio: of_median, deviations } in outliers(&figures, equal.len())
@@ -394,12 +391,6 @@ impl<'a> Sources<'a> {
             }
         }
         notes
-    }
-}
-
-impl Change {
-    const fn is_usable(&self) -> bool {
-        !matches!(self.verdict, Verdict::Failed | Verdict::ClientBound)
     }
 }
 

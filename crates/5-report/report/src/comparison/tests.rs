@@ -375,7 +375,7 @@ fn baseline_has_not_failed_because_its_only_candidate_has() {
     let verdicts = |report: &Report| -> Vec<Verdict> {
         let comparison = compare(&[run("a", report.clone()), run("b", report.clone())]);
         let rows = comparison.absolute.iter().filter(|row| row.candidate == report.baseline);
-        let change = |row: &AbsoluteRow| row.qps(1)?.change;
+        let change = |row: &AbsoluteRow| row.value(1, 0)?.change;
         rows.map(|row| change(row).unwrap().verdict).collect()
     };
     assert_eq!(verdicts(&report), [Verdict::WithinNoise; 3]);
