@@ -318,11 +318,9 @@ impl<'a> View<'a> {
     /// microbenchmark was measured in one of them.
     fn machines(self) -> Option<Section> {
         let comparison = self.comparison;
-        let all_of = |metric: Metric, of: &dyn Fn(&'a Ratios) -> Vec<&'a GroupSummary>| {
-            Summaries::of_candidates(metric, of(comparison.ratios(metric)).into_iter())
-        };
         let tables = |of: &dyn Fn(&'a Ratios) -> Vec<&'a GroupSummary>| -> Vec<Summaries<'a>> {
-            METRICS.into_iter().filter_map(|metric| all_of(metric, of)).collect()
+            let of = |metric| Summaries::of_candidates(metric, of(comparison.ratios(metric)));
+            METRICS.into_iter().filter_map(of).collect()
         };
         let whole = tables(&|ratios| ratios.merged.iter().collect());
         if !whole.is_empty() {
@@ -564,12 +562,8 @@ impl<'a> View<'a> {
 
 impl<'a> Summaries<'a> {
     /// The summaries of several microbenchmarks by candidate; `None` if there are none.
-    fn of_candidates(
-        metric: Metric,
-        summaries: impl Iterator<Item = &'a GroupSummary>,
-    ) -> Option<Self> {
-        let is_shown = |one: &&GroupSummary| one.role == Role::Candidate && one.count > 1;
-        let all: Vec<&GroupSummary> = summaries.filter(is_shown).collect();
+    fn of_candidates(metric: Metric, mut all: Vec<&'a GroupSummary>) -> Option<Self> {
+        all.retain(|one| one.role == Role::Candidate && one.count > 1);
         let candidates = distinct(all.iter().map(|one| one.candidate.as_str()));
         let mut names = distinct(all.iter().map(|one| one.group.as_str()));
         names.sort_unstable();
@@ -825,23 +819,21 @@ fn agreement(comparison: &Comparison, candidate: &str) -> String {
 
 /// Relative QPS: one line per candidate, microbenchmark and column.
 pub fn csv(comparison: &Comparison) -> String {
-    let lines = comparison.qps.rows.iter().flat_map(|row| {
-        let cells = comparison.columns.iter().zip(&row.cells);
-        cells.filter_map(move |(column, cell)| Some((row, column, cell.as_ref()?)))
-    });
-    // Of CPU per query, where it is to be trusted.
+    // With the cell of CPU per query, where it is to be trusted.
     let cpu = |row: &RatioRow| comparison.cpu_of(row);
-    let cpu_cell = |row: &RatioRow, column: &super::Column| {
-        let at = comparison.columns.iter().position(|one| one.label == column.label)?;
-        cpu(row)?.cells[at]
-    };
+    let lines = comparison.qps.rows.iter().flat_map(|row| {
+        let cells = comparison.columns.iter().zip(&row.cells).enumerate();
+        cells.filter_map(move |(at, (column, cell))| {
+            Some((row, column, cpu(row).and_then(|cpu| cpu.cells[at]), cell.as_ref()?))
+        })
+    });
     let run = |column: &super::Column| &comparison.runs[column.run];
     Csv::of(lines)
-        .column("column", |(_, column, _)| column.label.clone())
-        .column("run", |(_, column, _)| run(column).name.clone())
-        .column("machine", |(_, column, _)| column.machine.clone())
-        .column("clients", |(_, column, _)| column.clients.to_string())
-        .column("baseline", |(_, column, _)| column.baseline.clone())
+        .column("column", |(_, column, ..)| column.label.clone())
+        .column("run", |(_, column, ..)| run(column).name.clone())
+        .column("machine", |(_, column, ..)| column.machine.clone())
+        .column("clients", |(_, column, ..)| column.clients.to_string())
+        .column("baseline", |(_, column, ..)| column.baseline.clone())
         .column("candidate", |(row, ..)| row.candidate.clone())
         .column("group", |(row, ..)| row.group.clone())
         .column("microbenchmark", |(row, ..)| row.microbenchmark.clone())
@@ -850,8 +842,8 @@ pub fn csv(comparison: &Comparison) -> String {
         .ratio("ci_high", |(.., cell)| Some(cell.estimate?.high))
         .column("verdict", |(.., cell)| cell.verdict.name().to_owned())
         .column("agreement", |(row, ..)| row.agreement.words(row.metric).to_owned())
-        .column("directory", |(_, column, _)| run(column).directory.clone())
-        .column("started", |(_, column, _)| run(column).started.clone())
+        .column("directory", |(_, column, ..)| run(column).directory.clone())
+        .column("started", |(_, column, ..)| run(column).started.clone())
         .column("difference_between", |(row, ..)| {
             let difference = row.difference.as_ref();
             difference.map_or_else(String::new, |one| between(comparison, one))
@@ -862,14 +854,11 @@ pub fn csv(comparison: &Comparison) -> String {
         .column("trusted_metric", |(row, ..)| {
             cpu(row).map_or(Metric::Qps, |cpu| cpu.metric).name().to_owned()
         })
-        .ratio("relative_cpu", |(row, column, _)| cpu_cell(row, column)?.ratio)
-        .ratio("relative_cpu_ci_low", |(row, column, _)| Some(cpu_cell(row, column)?.estimate?.low))
-        .ratio("relative_cpu_ci_high", |(row, column, _)| {
-            Some(cpu_cell(row, column)?.estimate?.high)
-        })
-        .column("cpu_verdict", |(row, column, _)| {
-            let cell = cpu_cell(row, column);
-            cell.map_or("", |cell| cell.verdict.word(Metric::Cpu)).to_owned()
+        .ratio("relative_cpu", |(.., cpu, _)| cpu.as_ref()?.ratio)
+        .ratio("relative_cpu_ci_low", |(.., cpu, _)| Some(cpu.as_ref()?.estimate?.low))
+        .ratio("relative_cpu_ci_high", |(.., cpu, _)| Some(cpu.as_ref()?.estimate?.high))
+        .column("cpu_verdict", |(.., cpu, _)| {
+            cpu.as_ref().map_or("", |cell| cell.verdict.word(Metric::Cpu)).to_owned()
         })
         .column("cpu_agreement", |(row, ..)| {
             cpu(row).map_or("", |cpu| cpu.agreement.words(Metric::Cpu)).to_owned()
