@@ -8,6 +8,8 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use dbdyno_stats::{
     ChangePoint, ChangeSearch, Level, LogValue, MIN_VALUES, Quotient, false_discovery_level,
     is_too_noisy, median, possible_difference,
@@ -162,16 +164,16 @@ impl History {
 pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
     let reports = runs::in_order(reports)?;
     let collected = collect(&reports);
-    if collected.iter().all(|one| one.search.is_none()) {
+    if collected.iter().all(|(_, search)| search.is_none()) {
         return Err(runs::nothing_in_common(&reports));
     }
-    let tested = collected.iter().filter(|one| one.history.is_tested());
+    let tested = collected.iter().filter(|(history, _)| history.is_tested());
     let p_values: Vec<f64> =
-        tested.filter_map(|one| Some(one.search.as_ref()?.p_value())).collect();
+        tested.filter_map(|(_, search)| Some(search.as_ref()?.p_value())).collect();
     let level = false_discovery_level(&p_values, FALSE_DISCOVERIES);
     let mut changes = Vec::new();
     let mut figures = Vec::new();
-    for Collected { mut history, search } in collected {
+    for (mut history, search) in collected {
         if let Some(search) = search {
             changes.extend(searched(&reports, &mut history, &search, level));
         }
@@ -245,10 +247,7 @@ pub fn json(history: &History) -> Result<String, ExportError> {
 }
 
 /// A figure, and the search for its changes; `None` with too few values.
-struct Collected {
-    history: FigureHistory,
-    search: Option<ChangeSearch>,
-}
+type Collected = (FigureHistory, Option<ChangeSearch>);
 
 /// The value of a figure in one run.
 #[derive(Clone, Copy)]
@@ -258,42 +257,32 @@ struct Measured {
     floor: Option<Share>,
 }
 
-/// A microbenchmark at a number of clients.
-#[derive(Clone, PartialEq, Eq)]
-struct Work {
-    group: String,
-    name: String,
-    clients: u32,
-}
-
 /// All figures with a value: by candidate, metric and group, the microbenchmarks in running order and
 /// then the group as a whole.
 fn collect(reports: &[&Report]) -> Vec<Collected> {
-    let work = work(reports);
+    let microbenchmarks = microbenchmarks(reports);
     let mut all = Vec::new();
     for candidate in compared_names(reports) {
         for metric in [Metric::Qps, Metric::Cpu] {
-            for part in work.chunk_by(|a, b| (&a.group, a.clients) == (&b.group, b.clients)) {
-                let values = part.iter().map(|one| values(reports, candidate, one, metric));
-                let measured: Vec<(&Work, Vec<Option<Measured>>)> = part
-                    .iter()
-                    .zip(values)
-                    .filter(|(_, values)| values.iter().any(Option::is_some))
-                    .collect();
-                let Some(mean) = mean(reports, candidate, &measured) else { continue };
+            for (&(group, clients), names) in &microbenchmarks {
+                let values = |name| (name, values(reports, candidate, (name, clients), metric));
+                let mut measured: Vec<(&str, Vec<Option<Measured>>)> =
+                    names.iter().copied().map(values).collect();
+                measured.retain(|(_, values)| values.iter().any(Option::is_some));
+                if measured.is_empty() {
+                    continue;
+                }
                 let figure = |name: Option<&str>| Figure {
                     candidate: candidate.to_owned(),
-                    group: part[0].group.clone(),
+                    group: group.to_owned(),
                     microbenchmark: name.map(str::to_owned),
-                    clients: part[0].clients,
+                    clients,
                     metric,
                 };
-                let of_group = collected(figure(None), mean.0, &mean.1);
-                let single = measured
-                    .iter()
-                    .map(|(work, values)| collected(figure(Some(&work.name)), 1, values));
-                all.extend(single);
-                all.extend((mean.0 > 0).then_some(of_group));
+                let (members, mean) = mean(reports, candidate, &measured);
+                let single = measured.iter();
+                all.extend(single.map(|(name, values)| collected(figure(Some(name)), 1, values)));
+                all.extend((members > 0).then(|| collected(figure(None), members, &mean)));
             }
         }
     }
@@ -314,30 +303,30 @@ fn collected(figure: Figure, microbenchmarks: usize, measured: &[Option<Measured
         outliers: Vec::new(),
         points: Vec::new(),
     };
-    Collected { history, search: ChangeSearch::new(&logs) }
+    (history, ChangeSearch::new(&logs))
 }
 
 /// The microbenchmarks of all runs by group and number of clients, in the running order of the first run
 /// that has them.
-fn work(reports: &[&Report]) -> Vec<Work> {
-    let microbenchmarks = reports.iter().flat_map(|report| &report.microbenchmarks);
-    let mut all = distinct(microbenchmarks.map(|one| Work {
-        group: one.group.clone(),
-        name: one.name.clone(),
-        clients: one.clients,
-    }));
-    all.sort_by(|a, b| (&a.group, a.clients).cmp(&(&b.group, b.clients)));
+fn microbenchmarks<'r>(reports: &[&'r Report]) -> BTreeMap<(&'r str, u32), Vec<&'r str>> {
+    let mut all: BTreeMap<(&str, u32), Vec<&str>> = BTreeMap::new();
+    for one in reports.iter().flat_map(|report| &report.microbenchmarks) {
+        let names = all.entry((one.group.as_str(), one.clients)).or_default();
+        if !names.contains(&one.name.as_str()) {
+            names.push(&one.name);
+        }
+    }
     all
 }
 
 fn values(
     reports: &[&Report],
     candidate: &str,
-    work: &Work,
+    (name, clients): (&str, u32),
     metric: Metric,
 ) -> Vec<Option<Measured>> {
     let value = |report: &&Report| {
-        let one = report.microbenchmark(&work.name, work.clients)?;
+        let one = report.microbenchmark(name, clients)?;
         let row = one.row(candidate)?;
         let ratio = row.counted(metric)?;
         let floor = report.floor_of(metric, one);
@@ -357,8 +346,8 @@ fn values(
 fn mean(
     reports: &[&Report],
     candidate: &str,
-    measured: &[(&Work, Vec<Option<Measured>>)],
-) -> Option<(usize, Vec<Option<Measured>>)> {
+    measured: &[(&str, Vec<Option<Measured>>)],
+) -> (usize, Vec<Option<Measured>>) {
     let has = |report: &Report| report.candidates.iter().any(|one| one.name == candidate);
     let needed: Vec<bool> = (0..reports.len())
         .map(|run| has(reports[run]) && measured.iter().any(|(_, values)| values[run].is_some()))
@@ -380,6 +369,5 @@ fn mean(
         let value = Value { ratio: mean.ratio, interval };
         Some(Measured { value, log, floor: median(&floors).map(Share::from_fraction) })
     };
-    let known = !measured.is_empty();
-    known.then(|| (members.len(), (0..reports.len()).map(of_run).collect()))
+    (members.len(), (0..reports.len()).map(of_run).collect())
 }

@@ -86,19 +86,23 @@ fn listed_changes(history: &History) -> Section {
         let facts = Facts::new(facts).indent(2);
         section.push(Facts { least: LABELS, gap: 0, ..facts });
     }
-    let mut about = about(history);
-    if history.changes.len() > LISTED {
-        let more = history.changes.len() - LISTED;
-        about.push_str(&format!(" The largest {LISTED} are above, and {more} more in exports."));
-    }
-    section.note(about);
-    if has_profiles(history) {
+    let more = match history.changes.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!(" The largest {LISTED} are above, and {more} more in exports."),
+    };
+    add_notes(&mut section, history, &more);
+    section
+}
+
+/// What was searched, what functions and layers are, and what was left out.
+fn add_notes(section: &mut Section, history: &History, listed: &str) {
+    section.note(about(history) + listed);
+    if history.changes.iter().any(|change| change.profile.is_some()) {
         section.note(PROFILES);
     }
     if let Some(left_out) = left_out(history) {
         section.note(left_out);
     }
-    section
 }
 
 /// The level of each group and its last change.
@@ -183,13 +187,7 @@ fn mark(history: &History, candidate: &str) -> Mark {
 
 fn changes(history: &History) -> Section {
     let mut section = Section::new("changes", "Changes");
-    section.note(about(history));
-    if has_profiles(history) {
-        section.note(PROFILES);
-    }
-    if let Some(text) = left_out(history) {
-        section.note(text);
-    }
+    add_notes(&mut section, history, "");
     let mut table = Table::new([
         Column::group("figure"),
         Column::number("change (95% interval)"),
@@ -406,10 +404,6 @@ fn about(history: &History) -> String {
         "{start}: relative QPS and CPU per query of each candidate, by microbenchmark and group. \
          Changes that the noise floor or a single run explains are not listed.{chance}"
     )
-}
-
-fn has_profiles(history: &History) -> bool {
-    history.changes.iter().any(|change| change.profile.is_some())
 }
 
 /// The runs that were left out of figures; `None` if there are none.
