@@ -571,21 +571,29 @@ pub fn junit(judged: &[Judged<'_>], name: &str) -> io::Result<String> {
 /// A run of this name that failed as JUnit XML: a test case with the error, of the candidate that failed or of the run.
 pub fn junit_of_failure(candidate: Option<&str>, error: &str, name: &str) -> io::Result<String> {
     let (class, error) = (plain(candidate.unwrap_or(name)), plain(error.trim_end()));
+    let suite = [("name", "run"), ("tests", "1"), ("failures", "0"), ("errors", "1")];
+    let case = [("classname", class.as_str()), ("name", "run")];
     junit_of(name, |xml| {
-        let suite = [("name", "run"), ("tests", "1"), ("failures", "0"), ("errors", "1")];
-        let suite = xml.create_element("testsuite").with_attributes(suite);
-        suite.write_inner_content(|xml| {
-            let case = [("classname", class.as_str()), ("name", "run")];
-            let case = xml.create_element("testcase").with_attributes(case);
-            case.write_inner_content(|xml| {
-                let error = ("message", error.as_str());
-                xml.create_element("error").with_attribute(error).write_empty()?;
-                Ok(())
-            })?;
-            Ok(())
-        })?;
-        Ok(())
+        element(xml, "testsuite", &suite, |xml| {
+            element(xml, "testcase", &case, |xml| message(xml, "error", &error))
+        })
     })
+}
+
+fn element(
+    xml: &mut Writer<Vec<u8>>,
+    name: &str,
+    attributes: &[(&str, &str)],
+    content: impl FnOnce(&mut Writer<Vec<u8>>) -> io::Result<()>,
+) -> io::Result<()> {
+    let element = xml.create_element(name).with_attributes(attributes.iter().copied());
+    element.write_inner_content(content)?;
+    Ok(())
+}
+
+fn message(xml: &mut Writer<Vec<u8>>, name: &str, text: &str) -> io::Result<()> {
+    xml.create_element(name).with_attribute(("message", text)).write_empty()?;
+    Ok(())
 }
 
 fn junit_of(
@@ -593,9 +601,7 @@ fn junit_of(
     suites: impl FnOnce(&mut Writer<Vec<u8>>) -> io::Result<()>,
 ) -> io::Result<String> {
     let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
-    xml.create_element("testsuites")
-        .with_attribute(("name", plain(name).as_str()))
-        .write_inner_content(suites)?;
+    element(&mut xml, "testsuites", &[("name", plain(name).as_str())], suites)?;
     let mut text = String::from_utf8_lossy(&xml.into_inner()).into_owned();
     text.insert_str(0, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     text.push('\n');
@@ -617,32 +623,25 @@ fn suite(xml: &mut Writer<Vec<u8>>, judged: &Judged<'_>) -> io::Result<()> {
         ("skipped", &skipped),
         ("time", &time),
     ];
-    xml.create_element("testsuite").with_attributes(attributes).write_inner_content(|xml| {
-        for comparison in &judged.comparisons {
+    element(xml, "testsuite", &attributes, |xml| {
+        judged.comparisons.iter().try_for_each(|comparison| {
             let place = plain(&comparison.place());
             let candidate = plain(&comparison.candidate);
             let time = seconds(comparison.time);
             let case =
                 [("classname", candidate.as_str()), ("name", place.as_str()), ("time", &time)];
-            let case = xml.create_element("testcase").with_attributes(case);
             let words = comparison.words();
-            case.write_inner_content(|xml| {
-                let (tag, text) = match comparison.outcome {
-                    _ if judged.fails(comparison) => ("failure", ("message", words.as_str())),
-                    Outcome::NotJudged(_) => ("skipped", ("message", words.as_str())),
-                    _ => {
-                        let text = BytesText::new(&words);
-                        xml.create_element("system-out").write_text_content(text)?;
-                        return Ok(());
-                    }
-                };
-                xml.create_element(tag).with_attribute(text).write_empty()?;
-                Ok(())
-            })?;
-        }
-        Ok(())
-    })?;
-    Ok(())
+            element(xml, "testcase", &case, |xml| match comparison.outcome {
+                _ if judged.fails(comparison) => message(xml, "failure", &words),
+                Outcome::NotJudged(_) => message(xml, "skipped", &words),
+                _ => {
+                    let text = BytesText::new(&words);
+                    xml.create_element("system-out").write_text_content(text)?;
+                    Ok(())
+                }
+            })
+        })
+    })
 }
 
 #[cfg(test)]

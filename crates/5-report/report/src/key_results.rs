@@ -148,13 +148,6 @@ pub(crate) struct Measured<'a> {
     pub(crate) row: &'a Row,
 }
 
-impl<'a> Measured<'a> {
-    /// The figures of the candidate and of the baseline.
-    const fn figures(self) -> [&'a Absolute; 2] {
-        [&self.row.absolute, &self.microbenchmark.baseline]
-    }
-}
-
 /// The result of the rows for which this metric is to be trusted; `None` if there are none.
 fn key_result<'a>(
     report: &Report,
@@ -162,11 +155,14 @@ fn key_result<'a>(
     metric: Metric,
     measured: &[Measured<'_>],
 ) -> Option<KeyResult<'a>> {
-    let trusting = || measured.iter().filter(|one| one.row.trusted_metric == metric);
-    trusting().next()?;
-    let members: Vec<Measured<'_>> = trusting().copied().collect();
-    let names: Vec<&str> = trusting().map(|one| one.microbenchmark.name.as_str()).collect();
-    let part = (names.len() < measured.len()).then(|| part(&names));
+    let trusting = measured.iter().filter(|one| one.row.trusted_metric == metric);
+    let members: Vec<Measured<'_>> = trusting.copied().collect();
+    let first = members.first()?;
+    let part = match members.len() {
+        1 => first.microbenchmark.name.clone(),
+        count => format!("{count} microbenchmarks"),
+    };
+    let part = (members.len() < measured.len()).then_some(part);
     let finding = |metric: Metric| {
         let finding = Finding::beside(&members, metric, report.noise_of(metric));
         let is_as_baseline = report.is_as_baseline(candidate);
@@ -177,29 +173,8 @@ fn key_result<'a>(
     // An incomplete run is resumed first.
     let is_found = throughput.as_ref().is_some_and(Finding::is_difference);
     let can_continue = report.status == RunStatus::Complete && !report.is_imported() && !is_found;
-    let more_time = can_continue
-        .then(|| {
-            let spent = trusting().map(|one| (one.row, one.microbenchmark.measuring_time));
-            MoreTime::of(report, &finding, spent)
-        })
-        .flatten();
+    let more_time = if can_continue { MoreTime::of(report, &finding, &members) } else { None };
     Some(KeyResult { candidate, group, clients, finding, throughput, more_time })
-}
-
-/// Some microbenchmarks of a group, in words.
-fn part(names: &[&str]) -> String {
-    match names {
-        [name] => (*name).to_owned(),
-        _ => format!("{} microbenchmarks", names.len()),
-    }
-}
-
-/// The verdict that sets the colour of a ratio: what may be noise has none.
-pub(crate) fn shown_verdict(one: Measured<'_>, metric: Metric) -> Verdict {
-    match Finding::beside(&[one], metric, None).may_be_noise() {
-        true => Verdict::WithinNoise,
-        false => one.row.verdict_of(metric),
-    }
 }
 
 impl Finding {
@@ -223,7 +198,8 @@ impl Finding {
     fn without_background(&self, members: &[Measured<'_>]) -> Option<Box<Self>> {
         let (low, high) = self.interval.filter(|_| self.metric == Metric::Cpu)?;
         let is_much = |one: &Measured<'_>| {
-            let shares = one.figures().map(Absolute::background_share);
+            let figures = [&one.row.absolute, &one.microbenchmark.baseline];
+            let shares = figures.map(Absolute::background_share);
             shares.into_iter().flatten().any(|share| share > MUCH_BACKGROUND)
         };
         members.iter().find(|one| is_much(one))?;
@@ -251,7 +227,9 @@ impl Finding {
         let rows: Vec<&Row> = members.iter().map(|one| one.row).collect();
         let mut finding = Self::of(metric, &rows, noise);
         if finding.outcome == Outcome::Mixed && members.len() > 1 {
-            let shown = members.iter().map(|one| (one.row, shown_verdict(*one, metric)));
+            let shown = members.iter().map(|Measured { microbenchmark, row }| {
+                (*row, microbenchmark.shown_verdict(row, metric))
+            });
             finding = Self::of_judged(metric, shown, noise);
         }
         let controls: Vec<&Row> =
@@ -364,7 +342,7 @@ impl Finding {
 
     /// Whether a difference is [of the control](Self::is_of_control) or of an equal candidate, or is in background work
     /// that reads do not cause.
-    const fn may_be_noise(&self) -> bool {
+    pub(crate) const fn may_be_noise(&self) -> bool {
         let is_of_background = self.reads && self.without_background.is_some();
         self.is_difference() && (self.is_of_control() || self.is_as_baseline || is_of_background)
     }
@@ -421,19 +399,16 @@ pub(crate) struct MoreTime {
 impl MoreTime {
     /// `None` if a difference was found, the interval is narrow, the noise floor and not the
     /// interval is the limit, or the time cannot be known or is too long.
-    fn of<'a>(
-        report: &Report,
-        finding: &Finding,
-        rows: impl Iterator<Item = (&'a Row, Nanos)>,
-    ) -> Option<Self> {
+    fn of(report: &Report, finding: &Finding, members: &[Measured<'_>]) -> Option<Self> {
         let difference = smaller(finding.within?)?;
         let noise = report.noise_of(finding.metric);
         if noise.is_some_and(|noise| noise >= difference) {
             return None;
         }
         let mut time = Nanos::ZERO;
-        for (row, spent) in rows {
-            time += time_to_resolve(&row.estimate(finding.metric)?, difference, spent)?;
+        for Measured { microbenchmark, row } in members {
+            let estimate = row.estimate(finding.metric)?;
+            time += time_to_resolve(&estimate, difference, microbenchmark.measuring_time)?;
         }
         let time = whole_units(time);
         (time > Nanos::ZERO && time <= LONGEST).then_some(Self { difference, time })
@@ -853,12 +828,12 @@ impl Steps<'_, '_> {
 fn joined(findings: &[&Finding]) -> String {
     let [first, _, ..] = findings else { return findings[0].words() };
     let what = first.metric.quantity();
+    let low = ends(findings, |one| Some(one.interval?.0), f64::min);
+    let high = ends(findings, |one| Some(one.interval?.1), f64::max);
     match first.outcome {
         Outcome::NoDifference | Outcome::TooNoisy => {
             let within = findings.iter().filter_map(|one| Some(one.within?.as_fraction()));
             let within = within.reduce(f64::max).map(Share::from_fraction);
-            let low = ends(findings, |one| Some(one.interval?.0), f64::min);
-            let high = ends(findings, |one| Some(one.interval?.1), f64::max);
             let too_noisy = findings.iter().map(|one| one.too_noisy).max().unwrap_or(0);
             let interval = low.zip(high);
             Finding { within, interval, too_noisy, ..(*first).clone() }.words()
@@ -866,8 +841,6 @@ fn joined(findings: &[&Finding]) -> String {
         Outcome::Better | Outcome::Worse => {
             let least = ends(findings, |one| one.ratio, f64::min);
             let most = ends(findings, |one| one.ratio, f64::max);
-            let low = ends(findings, |one| Some(one.interval?.0), f64::min);
-            let high = ends(findings, |one| Some(one.interval?.1), f64::max);
             let (Some(least), Some(most), Some(low), Some(high)) = (least, most, low, high) else {
                 return first.words();
             };
@@ -919,9 +892,7 @@ fn concluded(
     results: &[KeyResult<'_>],
     grouping: Grouping,
 ) -> Vec<(String, Verdict)> {
-    let verdict = |result: &KeyResult<'_>| {
-        result.findings().first().map_or(Verdict::Unknown, |first| first.verdict())
-    };
+    let verdict = |result: &KeyResult<'_>| result.findings()[0].verdict();
     results.iter().map(|result| (sentence(report, result, grouping), verdict(result))).collect()
 }
 
@@ -987,18 +958,13 @@ fn microbenchmark<'a>(
     result: &KeyResult<'_>,
     grouping: Grouping,
 ) -> Option<&'a str> {
-    let members = grouping.groups(&report.microbenchmarks);
-    let (_, members) = members.into_iter().find(|(group, _)| *group == result.group)?;
-    let mut names = members
-        .iter()
-        .filter(|(_, member)| {
-            let row = member.row(result.candidate);
-            member.clients == result.clients
-                && row.is_some_and(|row| row.trusted_metric == result.finding.metric)
-        })
-        .map(|(_, member)| member.name.as_str());
-    let only = names.next()?;
-    names.next().is_none().then_some(only)
+    let mut members = report.microbenchmarks.iter().filter(|one| {
+        let row = one.row(result.candidate);
+        (grouping.of(one), one.clients) == (result.group, result.clients)
+            && row.is_some_and(|row| row.trusted_metric == result.finding.metric)
+    });
+    let only = members.next()?;
+    members.next().is_none().then_some(only.name.as_str())
 }
 
 impl Finding {

@@ -10,7 +10,7 @@ use dbdyno_stats::{Direction, Side, Summary};
 use dbdyno_units::{Ratio, Share};
 use dbdyno_workloads::catalog::published;
 
-use crate::key_results::{Finding, Measured, shown_verdict};
+use crate::key_results::{Finding, Measured};
 use crate::model::{
     CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Metric,
     MicrobenchmarkRows, NoiseFloor, Report, Role, Row, Verdict,
@@ -90,7 +90,11 @@ impl MicrobenchmarkRows {
 
     /// The verdict that sets the colour of a ratio: what may be noise has none, as in the key results.
     pub(crate) fn shown_verdict(&self, row: &Row, metric: Metric) -> Verdict {
-        shown_verdict(Measured { microbenchmark: self, row }, metric)
+        let alone = [Measured { microbenchmark: self, row }];
+        match Finding::beside(&alone, metric, None).may_be_noise() {
+            true => Verdict::WithinNoise,
+            false => row.verdict_of(metric),
+        }
     }
 }
 

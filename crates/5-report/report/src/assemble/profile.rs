@@ -239,12 +239,8 @@ pub(crate) fn difference(
     let cut: u64 = starts.iter().flatten().map(|start| start.profile.cut).sum();
     ProfileDifference {
         total_us,
-        interval_us: None,
         samples,
         cut: Share::from_fraction(cut as f64 / samples.iter().sum::<u64>().max(1) as f64),
-        cost: [None; 2],
-        sampled_cpu: [Nanos::ZERO; 2],
-        asked_cpu: None,
         layers,
         system_calls,
         functions,
@@ -253,7 +249,7 @@ pub(crate) fn difference(
         unnamed: [0, 1].map(|side| unnamed(starts, side)),
         least: least_certain(&added, deviations),
         stacks,
-        instructions: None,
+        ..ProfileDifference::default()
     }
 }
 
