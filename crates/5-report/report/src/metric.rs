@@ -348,13 +348,11 @@ pub(crate) fn summarise_counters(
                 let ratios = own.clone().filter_map(|row| row.relative_counters.get(&figure));
                 let ratios: Vec<Ratio> = ratios.map(|estimate| estimate.median).collect();
                 let Summary { count, min, max, avg, median, .. } = Summary::of(&ratios)?;
-                let (group, candidate, role) =
-                    (group.to_owned(), candidate.name.clone(), candidate.role);
                 Some(CounterSummary {
-                    group,
+                    group: group.to_owned(),
                     clients,
-                    candidate,
-                    role,
+                    candidate: candidate.name.clone(),
+                    role: candidate.role,
                     figure,
                     count,
                     min,

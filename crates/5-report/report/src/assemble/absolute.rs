@@ -9,7 +9,7 @@ use dbdyno_results::{
 use dbdyno_stats::{
     BlockTimes, Estimate, ResponseTimes, median, middle_half, restarts_with_interval,
 };
-use dbdyno_types::{Counter, Counting, LatencyCounts, ServerUsage, SliceMeasured};
+use dbdyno_types::{Counter, Counting, Latencies, LatencyCounts, ServerUsage, SliceMeasured};
 use dbdyno_units::{Bytes, Nanos, Qps, Share};
 
 use super::Slice;
@@ -266,24 +266,19 @@ pub(super) type PercentileRatios = [Option<Estimate>; 3];
 /// The response times of one block.
 pub(super) type Times<'a> = BlockTimes<LatencyCounts<'a>>;
 
+fn times(restart: u32, block: u32, latencies: &Latencies) -> Times<'_> {
+    BlockTimes { restart, block, counts: latencies.counts() }
+}
+
 pub(super) fn block_times<'a>(slices: &[&'a SliceRecord]) -> Vec<Times<'a>> {
-    let times = |slice: &&'a SliceRecord| BlockTimes {
-        restart: slice.restart,
-        block: slice.block,
-        counts: slice.measured.latencies.counts(),
-    };
-    slices.iter().map(times).collect()
+    let of = |one: &&'a SliceRecord| times(one.restart, one.block, &one.measured.latencies);
+    slices.iter().map(of).collect()
 }
 
 /// The response times of one candidate, by block.
 pub(super) fn times_of_candidate(slices: &[Slice], candidate: usize) -> Vec<Times<'_>> {
     let of = slices.iter().filter(|slice| slice.candidate as usize == candidate);
-    of.map(|slice| BlockTimes {
-        restart: slice.restart,
-        block: slice.block,
-        counts: slice.latencies.counts(),
-    })
-    .collect()
+    of.map(|slice| times(slice.restart, slice.block, &slice.latencies)).collect()
 }
 
 /// Misses are reported per this number of instructions.

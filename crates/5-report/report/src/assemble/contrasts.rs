@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use dbdyno_results::{CandidateRecord, OriginRecord, Role, RunReader};
+use dbdyno_results::{CandidateRecord, Role, RunReader};
 use dbdyno_stats::{
     MIN_BLOCKS, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
     percentile_ratios, unpaired_ratio,
@@ -12,7 +12,7 @@ use dbdyno_types::{MatrixCell, MatrixLevel};
 use dbdyno_units::Ratio;
 use serde::Deserialize;
 
-use super::absolute::{Times, times_of_candidate};
+use super::absolute::{SystemKind, Times, times_of_candidate};
 use super::{Controls, Measured, Own, Slice, judged};
 use crate::model::{
     Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
@@ -194,11 +194,9 @@ fn members(stored: &StoredExperiment, candidates: &[CandidateRecord]) -> Vec<(St
             Some((series.clone()?, number as u32))
         }));
     if all.is_empty() {
-        let is_imported = |candidate: &CandidateRecord| {
-            matches!(candidate.origin, Some(OriginRecord::Imported { .. }))
-        };
-        let imported =
-            (0..).zip(candidates).filter(|(_, one)| is_imported(one) && one.role != Role::Control);
+        let imported = (0..).zip(candidates).filter(|(_, one)| {
+            SystemKind::of(one) == SystemKind::Imported && one.role != Role::Control
+        });
         let mut imported: Vec<u32> = imported.map(|(number, _)| number).collect();
         // The baseline may be any column, but is the first candidate.
         imported.sort_by_key(|&number| {
@@ -281,7 +279,7 @@ fn compared(
     let single = || median(&ratios.concat()).map(Ratio::new);
     let ratio = estimate.map(|estimate| estimate.median).or_else(single)?;
     let floor = qps.floor_of(measured.usable_qps());
-    let is_imported = own.iter().all(|one| one.kind == super::SystemKind::Imported);
+    let is_imported = own.iter().all(|one| one.kind == SystemKind::Imported);
     let [failed, bound] = [|one: &&Own| one.failed, |one: &&Own| one.client_bound]
         .map(|is: fn(&&Own) -> bool| own.iter().any(is));
     let verdict = match judged(Metric::Qps, estimate, floor, (failed, bound)) {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{FigureHistory, MIN_RUNS};
 use crate::model::{
-    CandidateRecord, OriginRecord, Report, Role, RunStatus, compared_names, distinct,
+    CandidateRecord, OriginRecord, Report, Role, RunStatus, by_key, compared_names, distinct,
 };
 use crate::words::{first_digits, status};
 
@@ -88,13 +88,8 @@ pub(super) fn nothing_in_common(reports: &[&Report]) -> HistoryError {
 
 /// The runs by a property: each value with the directories of its runs.
 fn by(reports: &[&Report], property: impl Fn(&Report) -> String) -> Vec<(String, String)> {
-    let values: Vec<String> = reports.iter().map(|report| property(report)).collect();
-    let runs = |value: &String| {
-        let own = reports.iter().zip(&values).filter(|(_, known)| *known == value);
-        let names: Vec<String> = own.map(|(report, _)| directory(report)).collect();
-        some_of(&names)
-    };
-    distinct(&values).into_iter().map(|value| (value.clone(), runs(value))).collect()
+    let groups = by_key(reports.iter().map(|report| (property(report), directory(report))));
+    groups.into_iter().map(|(value, runs)| (value, some_of(&runs))).collect()
 }
 
 fn directory(report: &Report) -> String {
