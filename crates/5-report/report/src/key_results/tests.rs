@@ -1,6 +1,9 @@
-use dbdyno_units::Nanos;
+use dbdyno_units::{Nanos, Ratio, Share};
 
+use super::finding::Outcome;
+use super::steps::Steps;
 use super::*;
+use crate::model::{Estimate, Verdict};
 use crate::terminal::{self, TerminalOptions};
 use crate::{html, markdown, sample};
 
@@ -539,32 +542,6 @@ fn conclusions_of_a_sweep_have_the_number_of_clients() {
     let sentences = answers(&report);
     assert!(sentences.iter().any(|one| one.contains(" with 1 client")), "{sentences:?}");
     assert!(sentences.iter().any(|one| one.contains(" with 4 clients")), "{sentences:?}");
-}
-
-#[test]
-fn next_difference_is_at_most_half() {
-    let of = |percent| smaller(Share::from_percent(percent)).map(|share| share.to_string());
-    assert_eq!(of(8.8).as_deref(), Some("2%"));
-    assert_eq!(of(10.0).as_deref(), Some("5%"));
-    assert_eq!(of(2.0).as_deref(), Some("1%"));
-    assert_eq!(of(1.5).as_deref(), Some("0.5%"));
-    assert_eq!(of(45.0).as_deref(), Some("20%"));
-    assert_eq!(of(0.5), None);
-    assert_eq!(of(300.0).as_deref(), Some("50%"));
-    assert_eq!(of(f64::INFINITY), None);
-}
-
-#[test]
-fn times_are_whole_minutes_or_seconds() {
-    let more = |seconds| MoreTime {
-        difference: Share::from_percent(2.0),
-        time: Nanos::from_secs(seconds),
-    };
-    assert_eq!(more(840).words(), "to resolve 2%, 14 more minutes");
-    assert_eq!(more(45).words(), "to resolve 2%, 45 more seconds");
-    assert_eq!(more(9_000).words(), "to resolve 2%, 2.5 more hours");
-    let arguments = [45, 61, 95, 840].map(|seconds| argument(Nanos::from_secs(seconds)));
-    assert_eq!(arguments, ["45s", "61s", "2min", "14min"]);
 }
 
 /// A report of one candidate with a microbenchmark of each ratio, in the group `own`.

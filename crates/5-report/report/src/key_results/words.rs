@@ -1,0 +1,278 @@
+//! Findings in words.
+
+use dbdyno_units::{Ratio, Share};
+
+use super::finding::{Finding, Outcome};
+use crate::figures::{percent, ratio, size_of};
+use crate::model::Metric;
+
+impl Finding {
+    /// `2.1% more QPS (1.8% to 2.5%)`, `CPU per query: no difference found (within 8.8%)`; of a part of the
+    /// group with its name.
+    pub(crate) fn words(&self) -> String {
+        let words = self.words_alone();
+        match &self.part {
+            Some(part) => format!("{part}: {words}"),
+            None => words,
+        }
+    }
+
+    /// The same without the part.
+    pub(super) fn words_alone(&self) -> String {
+        let what = self.metric.quantity();
+        match self.outcome {
+            Outcome::Better | Outcome::Worse => {
+                let size = match self.without_background.as_deref().filter(|_| self.reads) {
+                    Some(without) => {
+                        format!("{}; with it {}", without.of_slices(true), self.size())
+                    }
+                    None => self.size(),
+                };
+                format!("{size}{}{}", self.exceptions(), self.caution())
+            }
+            Outcome::NoDifference => {
+                let within = self.within.map_or_else(String::new, percent);
+                let rest = self.by_chance() + &self.unknown();
+                format!("{what}: no difference found (within {within}){rest}")
+            }
+            Outcome::TooNoisy => {
+                let noisy = format!("too noisy to tell{}", self.possible());
+                match self.without_background.as_deref() {
+                    Some(without) if without.outcome == Outcome::TooNoisy => {
+                        format!("{what}: {noisy}, also without background work")
+                    }
+                    Some(without) if self.reads => {
+                        format!("{}; with it {noisy}", without.of_slices(true))
+                    }
+                    _ => format!("{what}: {noisy}{}", self.background()),
+                }
+            }
+            Outcome::Mixed => match self.range {
+                Some(range) => format!("{}; {}", self.depends(range, false), self.tally()),
+                None => {
+                    let ratio = self.ratio.filter(|ratio| size_of(*ratio) != size_of(Ratio::ONE));
+                    let median = ratio
+                        .map(|ratio| format!(" (median {})", change(ratio)))
+                        .unwrap_or_default();
+                    format!("{what}: {}{median}{}", self.tally(), self.equality())
+                }
+            },
+            Outcome::NoInterval => {
+                let median = self.ratio.map_or_else(String::new, ratio);
+                let value = match self.range {
+                    Some((least, most)) => format!(
+                        "{} to {} times the baseline's, depending on the microbenchmark (median \
+                         {median})",
+                        ratio(least),
+                        ratio(most)
+                    ),
+                    None => format!("{median} of the baseline's"),
+                };
+                format!("{what}: {value}, too few values for an interval")
+            }
+            Outcome::ClientBound => format!("{what}: client-bound, limited by the load generator"),
+            Outcome::Failed => format!("{what}: failed"),
+            Outcome::TooFewBlocks => format!("{what}: too few blocks"),
+        }
+    }
+
+    /// `; 1 of 9 faster, which may be chance`, if there is no other difference.
+    pub(super) fn by_chance(&self) -> String {
+        match self.better + self.worse {
+            0 => String::new(),
+            _ => format!("; {}, which may be chance", self.differing()),
+        }
+    }
+
+    /// `; 1 of 3 too noisy to tell`
+    pub(super) fn unknown(&self) -> String {
+        match self.too_noisy {
+            0 => String::new(),
+            some => format!("; {some} of {} too noisy to tell", self.count),
+        }
+    }
+
+    /// That the control, which is equal to the baseline, differs in the same way or may do so, or that the difference is in
+    /// work between the slices.
+    pub(super) fn caution(&self) -> String {
+        let control = match (self.control, self.noisy_control()) {
+            (Some(control), _) => {
+                let difference = size_of(control);
+                let word = if control > Ratio::ONE { "more" } else { "less" };
+                format!("; may be noise, as the control has {difference} {word}")
+            }
+            (None, Some(noisy)) => format!("; may be noise, as {noisy}"),
+            (None, None) => String::new(),
+        };
+        let background = if self.reads { String::new() } else { self.background() };
+        control + self.equality() + &background
+    }
+
+    /// [`control_interval`](Self::control_interval) in words, unless the control has the same difference.
+    pub(crate) fn noisy_control(&self) -> Option<String> {
+        let (low, high) = self.control_interval.filter(|_| self.control.is_none())?;
+        Some(format!("the control is too noisy to tell ({} to {})", change(low), change(high)))
+    }
+
+    const fn equality(&self) -> &'static str {
+        match self.is_as_baseline {
+            true => "; may be noise, as all its settings have the baseline's values",
+            false => "",
+        }
+    }
+
+    fn background(&self) -> String {
+        let without = self.without_background.as_deref();
+        without.map_or_else(String::new, |without| format!("; {}", without.of_slices(false)))
+    }
+
+    /// A finding without background work: `3% less CPU per query (2% to 4%) without background work`. What is no
+    /// difference has the quantity before it only if it comes first.
+    fn of_slices(&self, is_first: bool) -> String {
+        let what = self.metric.quantity();
+        let what = if is_first { format!("{what}: ") } else { String::new() };
+        match self.outcome {
+            Outcome::Better | Outcome::Worse => {
+                format!("{} without background work{}", self.size(), self.exceptions())
+            }
+            Outcome::NoDifference => {
+                let within = self.within.map_or_else(String::new, percent);
+                format!("{what}no certain difference without background work (within {within})")
+            }
+            Outcome::TooNoisy => {
+                format!("{what}too noisy to tell without background work{}", self.possible())
+            }
+            _ => format!("{} without background work", self.words_alone()),
+        }
+    }
+
+    /// ` (45% less to 97% more)`: the differences that the interval and the noise floor permit.
+    pub(super) fn possible(&self) -> String {
+        let Some((low, high)) = self.interval else { return String::new() };
+        let noise = self.noise.map_or(0.0, Share::as_fraction);
+        let low = Ratio::new(low.get().min(1.0 - noise.min(1.0)));
+        let high = Ratio::new(high.get().max(1.0 + noise));
+        format!(" ({} to {})", change(low), change(high))
+    }
+
+    /// `15% to 30% less QPS, depending on the microbenchmark (median 24%)`.
+    fn depends(&self, (least, most): (Ratio, Ratio), with_median: bool) -> String {
+        let what = self.metric.quantity();
+        let same_side = least >= Ratio::ONE || most <= Ratio::ONE;
+        let (sizes, median) = if same_side {
+            let ratio = self.ratio.unwrap_or(least);
+            let ([low, high, median], word) =
+                in_words(most, [least, most], (ratio, ratio), QUANTITY);
+            (format!("{low} to {high} {word} {what}"), median)
+        } else {
+            let median = self.ratio.map_or_else(String::new, change);
+            (format!("{what}: {} to {}", change(least), change(most)), median)
+        };
+        let median = if with_median { format!(" (median {median})") } else { String::new() };
+        format!("{sizes}, {DEPENDING}{median}")
+    }
+
+    /// `2.1% more QPS (1.8% to 2.5%)`; from twice the baseline's `2.31 times the QPS (2.20 to 2.40)`.
+    fn size(&self) -> String {
+        let what = self.metric.quantity();
+        let (Some(middle), Some((low, high))) = (self.ratio, self.interval) else {
+            return what.to_owned();
+        };
+        if let Some(range) = self.range {
+            return self.depends(range, true);
+        }
+        sized(middle, Some((low, high)), what)
+    }
+
+    /// Microbenchmarks that do not have the difference of their group.
+    pub(super) fn exceptions(&self) -> String {
+        let all = self.better == self.count || self.worse == self.count;
+        if all { String::new() } else { format!("; {}", self.tally()) }
+    }
+
+    /// `6 of 9 faster, 1 slower`.
+    fn differing(&self) -> String {
+        let (better, worse) = match self.metric {
+            Metric::Qps => ("faster", "slower"),
+            Metric::Cpu => ("with less", "with more"),
+        };
+        let count = self.count;
+        match (self.better, self.worse) {
+            (some, 0) => format!("{some} of {count} {better}"),
+            (0, some) => format!("{some} of {count} {worse}"),
+            (some, other) => format!("{some} of {count} {better}, {other} {worse}"),
+        }
+    }
+
+    /// The same with the others: `1 of 3 faster, 1 too noisy to tell, no difference in the others`.
+    fn tally(&self) -> String {
+        let Self { count, better, worse, too_noisy, .. } = *self;
+        let noisy = match too_noisy {
+            0 => String::new(),
+            some => format!(", {some} too noisy to tell"),
+        };
+        let has_both = better.min(worse) > 0;
+        let others = match count.saturating_sub(better + worse + too_noisy) {
+            rest if has_both || rest == 0 => "",
+            1 => ", no difference in the other",
+            _ => ", no difference in the others",
+        };
+        format!("{}{noisy}{others}", self.differing())
+    }
+}
+
+/// That the median of a group is not the result of its microbenchmarks.
+pub(super) const DEPENDING: &str = "depending on the microbenchmark";
+
+/// A ratio as a change: `5.5% less`, `12% more`, `7.14 times`.
+pub(crate) fn change(ratio: Ratio) -> String {
+    match ratio.get() {
+        value if value >= 2.0 => format!("{value:.2} times"),
+        value if value < 1.0 => format!("{} less", size_of(ratio)),
+        _ => format!("{} more", size_of(ratio)),
+    }
+}
+
+/// A difference with its interval, if that is known: `2.1% more QPS (1.8% to 2.5%)`; from twice the
+/// baseline's `2.31 times the QPS (2.20 to 2.40)`.
+pub(crate) fn sized(ratio: Ratio, interval: Option<(Ratio, Ratio)>, what: &str) -> String {
+    let ([middle], word) = in_words(ratio, [ratio], (ratio, ratio), QUANTITY);
+    let interval = interval.map(|interval| format!(" ({})", ends_in_words(ratio, interval)));
+    format!("{middle} {word} {what}{}", interval.unwrap_or_default())
+}
+
+/// The ends of a difference's interval, the one nearer to 1 first: `1.8% to 2.5%`.
+pub(crate) fn ends_in_words(ratio: Ratio, interval: (Ratio, Ratio)) -> String {
+    let ([_, least, most], _) = in_words(ratio, [ratio], interval, QUANTITY);
+    format!("{least} to {most}")
+}
+
+/// Words for more, for less, and for a multiple.
+pub(super) const QUANTITY: [&str; 3] = ["more", "less", "times the"];
+
+/// Ratios as changes in percent, or as multiples if the greatest is at least 2, then the ends of their
+/// interval, the one nearer to 1 first; and the word for it.
+pub(super) fn in_words<const N: usize, const M: usize>(
+    greatest: Ratio,
+    mut ratios: [Ratio; N],
+    (low, high): (Ratio, Ratio),
+    [more, less, times]: [&'static str; 3],
+) -> ([String; M], &'static str) {
+    let mut ends = [low, high];
+    let is_more = ratios.last().is_some_and(|last| *last > Ratio::ONE);
+    if !is_more {
+        ratios.reverse();
+        ends.reverse();
+    }
+    let is_multiple = greatest.get() >= 2.0;
+    let write = |at: usize| {
+        let ratio = *ratios.iter().chain(&ends).nth(at).unwrap_or(&Ratio::ONE);
+        if is_multiple { format!("{:.2}", ratio.get()) } else { size_of(ratio) }
+    };
+    let word = match (is_multiple, is_more) {
+        (true, _) => times,
+        (false, true) => more,
+        (false, false) => less,
+    };
+    (std::array::from_fn(write), word)
+}
