@@ -278,6 +278,17 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
     let (mut groups, mut rows) = (Vec::new(), Vec::new());
     let summaries: Vec<_> =
         reports.iter().map(|report| report.summaries_of(metric, Grouping::Five)).collect();
+    let cell = |column: &Column, name: &str, candidate: &str| {
+        let report = reports[column.run];
+        let microbenchmark = report.microbenchmark(name, column.clients)?;
+        let row = microbenchmark.row(candidate)?;
+        Some(RatioCell {
+            ratio: row.ratio(metric),
+            estimate: row.estimate(metric),
+            floor: report.floor_of(metric, microbenchmark),
+            verdict: row.verdict_of(metric),
+        })
+    };
     for candidate in compared_names(reports) {
         for (group, microbenchmarks) in names(reports) {
             let summary = |column: &Column| {
@@ -298,10 +309,8 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
                 groups.push(GroupRow { candidate, group, cells });
             }
             for name in microbenchmarks.into_iter().filter(|name| is_shown(&[*name])) {
-                let of = |column: &Column| {
-                    RatioCell::of(metric, reports[column.run], column.clients, name, candidate)
-                };
-                let cells: Vec<Option<RatioCell>> = columns.iter().map(of).collect();
+                let cell = |column| cell(column, name, candidate);
+                let cells: Vec<Option<RatioCell>> = columns.iter().map(cell).collect();
                 if cells.iter().any(Option::is_some) {
                     let (agreement, difference) = Agreement::of_columns(&cells, columns);
                     rows.push(RatioRow {
@@ -324,25 +333,6 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
         metric == Metric::Qps || groups.iter().any(is_shown)
     });
     Ratios { groups, merged, rows }
-}
-
-impl RatioCell {
-    fn of(
-        metric: Metric,
-        report: &Report,
-        clients: u32,
-        name: &str,
-        candidate: &str,
-    ) -> Option<Self> {
-        let microbenchmark = report.microbenchmark(name, clients)?;
-        let row = microbenchmark.row(candidate)?;
-        Some(Self {
-            ratio: row.ratio(metric),
-            estimate: row.estimate(metric),
-            floor: report.floor_of(metric, microbenchmark),
-            verdict: row.verdict_of(metric),
-        })
-    }
 }
 
 /// Microbenchmarks of all reports by group, in the running order of the first report that has them.
@@ -482,22 +472,24 @@ impl Agreement {
             one.0, other.0,
         ) {
             (Self::Agree(one), Self::Agree(other)) if one != other => (Self::AgreeByClients, None),
-            (first, second) if second.rank() > first.rank() => other,
+            (first, second) if second.described().0 > first.described().0 => other,
             _ => one,
         };
         numbers.into_iter().map(at).reduce(worse).unwrap_or((Self::Unknown, None))
     }
 
-    /// How much the runs disagree; unknown is least.
-    const fn rank(self) -> u8 {
+    /// How much the runs disagree, of which unknown is least, the sign at the end of a line, and the text for QPS.
+    const fn described(self) -> (u8, &'static str, &'static str) {
         match self {
-            Self::Unknown => 0,
-            Self::Agree(_) => 1,
-            Self::AgreeByClients => 2,
-            Self::NotCertain => 3,
-            Self::SizeDiffers(_) => 4,
-            Self::Differ => 5,
-            Self::Contradict => 6,
+            Self::Unknown => (0, "", "unknown"),
+            Self::Agree(Verdict::Better) => (1, "=", "agree: faster"),
+            Self::Agree(Verdict::Worse) => (1, "=", "agree: slower"),
+            Self::Agree(_) => (1, "=", "agree: within noise"),
+            Self::AgreeByClients => (2, "=", "agree: by number of clients"),
+            Self::NotCertain => (3, "~", "not certain"),
+            Self::SizeDiffers(_) => (4, "s", "same direction, different size"),
+            Self::Differ => (5, "d", "differ"),
+            Self::Contradict => (6, "x", "contradict"),
         }
     }
 
@@ -531,30 +523,10 @@ impl Agreement {
 
     /// The text in tables and exports.
     pub const fn words(self, metric: Metric) -> &'static str {
-        match self {
-            Self::Agree(Verdict::Better) if matches!(metric, Metric::Cpu) => "agree: less CPU",
-            Self::Agree(Verdict::Worse) if matches!(metric, Metric::Cpu) => "agree: more CPU",
-            Self::Agree(Verdict::Better) => "agree: faster",
-            Self::Agree(Verdict::Worse) => "agree: slower",
-            Self::Agree(_) => "agree: within noise",
-            Self::AgreeByClients => "agree: by number of clients",
-            Self::SizeDiffers(_) => "same direction, different size",
-            Self::Differ => "differ",
-            Self::Contradict => "contradict",
-            Self::NotCertain => "not certain",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// The sign at the end of a line.
-    const fn sign(self) -> &'static str {
-        match self {
-            Self::Agree(_) | Self::AgreeByClients => "=",
-            Self::SizeDiffers(_) => "s",
-            Self::Differ => "d",
-            Self::Contradict => "x",
-            Self::NotCertain => "~",
-            Self::Unknown => "",
+        match (self, metric) {
+            (Self::Agree(Verdict::Better), Metric::Cpu) => "agree: less CPU",
+            (Self::Agree(Verdict::Worse), Metric::Cpu) => "agree: more CPU",
+            _ => self.described().2,
         }
     }
 

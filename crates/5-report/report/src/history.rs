@@ -18,7 +18,7 @@ use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
 use crate::export::{ExportError, versioned_json};
-use crate::model::{Metric, ProfileDifference, Report, Verdict, compared_names, distinct};
+use crate::model::{Metric, Report, Verdict, compared_names, distinct};
 use crate::profile_change::ProfileChange;
 
 pub use runs::{CandidateVersion, HistoryError, HistoryRun};
@@ -222,11 +222,13 @@ fn profile_change(
     history: &FigureHistory,
     number: usize,
 ) -> Option<ProfileChange> {
-    let (point, levels) = (history.points.get(number)?, &history.levels);
+    let FigureHistory { figure, levels, points, .. } = history;
+    let point = points.get(number)?;
     let baseline = |run: usize| reports[run].candidates.first().map(runs::version);
     let profile = |run: usize| {
         let is_used = !history.outliers.contains(&run) && baseline(run) == baseline(point.after);
-        let profile = profile_of(reports[run], &history.figure).filter(|_| is_used)?;
+        let of = reports[run].microbenchmark(figure.microbenchmark.as_deref()?, figure.clients)?;
+        let profile = of.row(&figure.candidate)?.profile.as_ref().filter(|_| is_used)?;
         profile.is_usable().then_some((run, profile))
     };
     let before = (levels.get(number)?.first..=point.earliest).rev();
@@ -235,11 +237,6 @@ fn profile_change(
     before.reverse();
     let after = after.filter_map(profile).take(PROFILED_RUNS).collect();
     ProfileChange::between(&[before, after])
-}
-
-fn profile_of<'r>(report: &'r Report, figure: &Figure) -> Option<&'r ProfileDifference> {
-    let of = report.microbenchmark(figure.microbenchmark.as_deref()?, figure.clients)?;
-    of.row(&figure.candidate)?.profile.as_ref()
 }
 
 pub fn json(history: &History) -> Result<String, ExportError> {

@@ -257,11 +257,8 @@ pub(crate) fn compared(report: &Report) -> Vec<&CandidateRecord> {
 
 /// Why a candidate has no row for a microbenchmark.
 pub(crate) fn missing(report: &Report, candidate: &str) -> &'static str {
-    if report.failures.iter().any(|failure| failure.candidate == candidate) {
-        "failed"
-    } else {
-        "–"
-    }
+    let has_failed = report.failures.iter().any(|failure| failure.candidate == candidate);
+    if has_failed { "failed" } else { "–" }
 }
 
 /// The microbenchmarks of each group at each number of clients.

@@ -289,20 +289,15 @@ fn terms(figure: CounterFigure, measured: &SliceMeasured) -> Option<(f64, f64)> 
     use CounterFigure as F;
     let count = |counter| measured.counts.estimate(counter);
     let statements = measured.statements as f64;
+    let misses = |counter| Some((MANY * count(counter)?, count(Counter::Instructions)?));
     Some(match figure {
         F::InstructionsPerQuery => (count(Counter::Instructions)?, statements),
         F::CyclesPerQuery => (count(Counter::Cycles)?, statements),
         F::InstructionsPerCycle => (count(Counter::Instructions)?, count(Counter::Cycles)?),
-        F::L1iMissesPer1000Instructions => {
-            (MANY * count(Counter::L1iMisses)?, count(Counter::Instructions)?)
-        }
-        F::ItlbMissesPer1000Instructions => {
-            (MANY * count(Counter::ItlbMisses)?, count(Counter::Instructions)?)
-        }
+        F::L1iMissesPer1000Instructions => misses(Counter::L1iMisses)?,
+        F::ItlbMissesPer1000Instructions => misses(Counter::ItlbMisses)?,
         F::BranchesPerQuery => (count(Counter::Branches)?, statements),
-        F::BranchMissesPer1000Instructions => {
-            (MANY * count(Counter::BranchMisses)?, count(Counter::Instructions)?)
-        }
+        F::BranchMissesPer1000Instructions => misses(Counter::BranchMisses)?,
         F::EventsPerMillionCycles => (1e6 * measured.events as f64, count(Counter::Cycles)?),
         F::MinorFaultsPerQuery => (count(Counter::MinorFaults)?, statements),
         F::MajorFaultsPerQuery => (count(Counter::MajorFaults)?, statements),

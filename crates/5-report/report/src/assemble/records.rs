@@ -61,24 +61,20 @@ pub(super) fn failures(failures: &[FailureRecord], candidates: &[CandidateRecord
 
 /// Losses per candidate, and whether its data differs since then.
 pub(super) fn lost(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<Lost> {
-    let mut by_candidate: BTreeMap<u32, Lost> = BTreeMap::new();
-    for failure in failures.iter().filter(|failure| failure.kind == FailureKind::Lost) {
-        let before = by_candidate.get(&failure.candidate).map_or(0, |lost| lost.count);
-        let differs = |other: &&FailureRecord| {
-            other.kind == FailureKind::Differs && other.candidate == failure.candidate
-        };
-        by_candidate.insert(
-            failure.candidate,
-            Lost {
-                candidate: name_of(candidates, failure.candidate),
-                count: before + 1,
-                at: failure.at.clone(),
-                reason: failure.reason.clone(),
-                data_differs_from: failures.iter().find(differs).map(|other| other.at.clone()),
-            },
-        );
-    }
-    by_candidate.into_values().collect()
+    let of_candidate = |(number, candidate): (u32, &CandidateRecord)| {
+        let own = failures.iter().filter(|failure| failure.candidate == number);
+        let differs = own.clone().find(|failure| failure.kind == FailureKind::Differs);
+        let lost = own.filter(|failure| failure.kind == FailureKind::Lost);
+        let last = lost.clone().next_back()?;
+        Some(Lost {
+            candidate: candidate.name.clone(),
+            count: lost.count() as u64,
+            at: last.at.clone(),
+            reason: last.reason.clone(),
+            data_differs_from: differs.map(|differs| differs.at.clone()),
+        })
+    };
+    (0..).zip(candidates).filter_map(of_candidate).collect()
 }
 
 fn name_of(candidates: &[CandidateRecord], number: u32) -> String {
@@ -129,10 +125,6 @@ pub(super) fn optimizations(
     run: &RunReader,
     candidates: &[CandidateRecord],
 ) -> Result<Vec<Optimization>, ResultsError> {
-    let records = run.optimizations()?;
-    if records.is_empty() {
-        return Ok(Vec::new());
-    }
     let microbenchmarks = run.microbenchmarks()?;
     let microbenchmarks: Vec<_> = microbenchmarks.into_iter().map(|(record, _)| record).collect();
     let sweep = microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients);
@@ -148,7 +140,7 @@ pub(super) fn optimizations(
         refused: one.refused,
         layout: one.layout,
     };
-    Ok(records.into_iter().map(optimization).collect())
+    Ok(run.optimizations()?.into_iter().map(optimization).collect())
 }
 
 /// One table per time, in order. If a name occurs again, in another session or after other writes,

@@ -2,6 +2,7 @@
 //! the results: settings, versions, builds, the machine.
 
 use std::collections::HashMap;
+use std::mem;
 
 use dbdyno_results::setting;
 use dbdyno_types::host_fact;
@@ -170,12 +171,10 @@ fn of_run(report: &Report) -> Vec<(String, String)> {
 
 /// Facts of one candidate; empty if only one run has it.
 fn of_candidate(candidate: &MatchedCandidate<'_>) -> Vec<Fact> {
-    let present: Vec<usize> =
-        (0..candidate.records.len()).filter(|index| candidate.records[*index].is_some()).collect();
-    if present.len() < 2 {
+    let records: Vec<&CandidateRecord> = candidate.records.iter().flatten().copied().collect();
+    if records.len() < 2 {
         return Vec::new();
     }
-    let records: Vec<&CandidateRecord> = candidate.records.iter().flatten().copied().collect();
     let own = own_flags(records.iter().filter_map(|record| record.build.as_ref()));
     let described: Vec<Vec<(String, String)>> =
         records.iter().map(|record| describe(record, &own)).collect();
@@ -187,11 +186,9 @@ fn of_candidate(candidate: &MatchedCandidate<'_>) -> Vec<Fact> {
         facts.truncate(1);
     }
     for fact in &mut facts {
-        let mut values = vec![None; candidate.records.len()];
-        for (run, value) in present.iter().zip(&fact.values) {
-            values[*run] = Some(value.clone().unwrap_or_else(|| "not set".to_owned()));
-        }
-        fact.values = values;
+        let mut known = mem::take(&mut fact.values).into_iter();
+        let mut next = || known.next().flatten().unwrap_or_else(|| "not set".to_owned());
+        fact.values = candidate.records.iter().map(|record| record.map(|_| next())).collect();
     }
     facts
 }

@@ -460,7 +460,7 @@ impl<'a> View<'a> {
         for row in rows {
             let difference = row.difference.as_ref().map(|one| self.difference(one));
             let agreement = match (self.output, difference) {
-                (Output::Terminal, _) => Cell::text(row.agreement.sign()),
+                (Output::Terminal, _) => Cell::text(row.agreement.described().1),
                 (Output::Page, Some(difference)) => {
                     Cell::text(row.agreement.words(row.metric)).note(difference)
                 }
