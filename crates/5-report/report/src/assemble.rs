@@ -464,6 +464,7 @@ impl Measured {
         let control_waits =
             self.usable_control().and_then(|(number, _)| self.waits_difference(number, None));
         let row = |(number, candidate): (usize, &CandidateRecord)| {
+            let pair = [candidate, &candidates[0]];
             let own = &self.own[number];
             let relative = &self.relative[number];
             let (ratios, estimate, relative_cpu) =
@@ -489,14 +490,11 @@ impl Measured {
                 relative_counters: relative.counters.clone(),
                 response_times: self.response_times(number, failed, times),
                 statements: self.relative_statements(number, of_statements, failed),
-                engine_counters: self.engine_counters(number, (candidate, &candidates[0])),
-                plans: self.other_plans(number, (candidate, &candidates[0])),
+                engine_counters: self.engine_counters(number, pair),
+                plans: self.other_plans(number, pair),
                 profile: match candidate.role {
                     Role::Control => control.clone(),
-                    _ => {
-                        let pair = [candidate, &candidates[0]];
-                        self.profile_difference(number, pair, layers, control.as_ref())
-                    }
+                    _ => self.profile_difference(number, pair, layers, control.as_ref()),
                 },
                 waits: match candidate.role {
                     Role::Control => control_waits.clone(),

@@ -96,7 +96,7 @@ impl Measured {
     pub(super) fn engine_counters(
         &self,
         candidate: usize,
-        (own, baseline): (&CandidateRecord, &CandidateRecord),
+        [own, baseline]: [&CandidateRecord; 2],
     ) -> Vec<RelativeCounter> {
         if own.role != Role::Candidate {
             return Vec::new();

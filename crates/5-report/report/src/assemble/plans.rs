@@ -15,7 +15,7 @@ impl Measured {
     pub(super) fn other_plans(
         &self,
         candidate: usize,
-        (own, baseline): (&CandidateRecord, &CandidateRecord),
+        [own, baseline]: [&CandidateRecord; 2],
     ) -> Vec<OtherPlan> {
         let is_alike = |system: &str| ALIKE.contains(&system);
         let comparable =

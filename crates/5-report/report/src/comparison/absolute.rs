@@ -20,37 +20,28 @@ pub(super) struct ComparedFigure {
     pub title: &'static str,
     /// The name of its change in exports.
     pub change: &'static str,
-    more: &'static str,
-    less: &'static str,
+    /// For more and for less.
+    words: [&'static str; 2],
     /// The metric with its noise floor.
     metric: Option<Metric>,
 }
 
+const fn compared(
+    [name, title, change]: [&'static str; 3],
+    words: [&'static str; 2],
+    metric: Option<Metric>,
+) -> ComparedFigure {
+    ComparedFigure { name, title, change, words, metric }
+}
+
 pub(super) static COMPARED: [ComparedFigure; 3] = [
-    ComparedFigure {
-        name: "qps",
-        title: "QPS",
-        change: "qps",
-        more: "higher",
-        less: "lower",
-        metric: Some(Metric::Qps),
-    },
-    ComparedFigure {
-        name: "cpu_us_per_query",
-        title: "CPU µs/query",
-        change: "cpu",
-        more: "more CPU",
-        less: "less CPU",
-        metric: Some(Metric::Cpu),
-    },
-    ComparedFigure {
-        name: "p99_us",
-        title: "p99 µs",
-        change: "p99",
-        more: "longer",
-        less: "shorter",
-        metric: None,
-    },
+    compared(["qps", "QPS", "qps"], ["higher", "lower"], Some(Metric::Qps)),
+    compared(
+        ["cpu_us_per_query", "CPU µs/query", "cpu"],
+        ["more CPU", "less CPU"],
+        Some(Metric::Cpu),
+    ),
+    compared(["p99_us", "p99 µs", "p99"], ["longer", "shorter"], None),
 ];
 
 impl ComparedFigure {
@@ -70,8 +61,8 @@ impl ComparedFigure {
     pub fn word(&self, verdict: Verdict) -> &'static str {
         match (verdict, self.direction()) {
             (Verdict::Better, Direction::MoreIsBetter)
-            | (Verdict::Worse, Direction::LessIsBetter) => self.more,
-            (Verdict::Better | Verdict::Worse, _) => self.less,
+            | (Verdict::Worse, Direction::LessIsBetter) => self.words[0],
+            (Verdict::Better | Verdict::Worse, _) => self.words[1],
             (Verdict::WithinNoise | Verdict::TooNoisy, _) => "not certain",
             _ => verdict.name(),
         }

@@ -248,10 +248,8 @@ fn own_flags<'a>(builds: impl Iterator<Item = &'a BuildRecord>) -> OwnFlags<'a> 
     let all: HashMap<&[String], Vec<&str>> =
         builds.map(|build| (build.commands.as_slice(), flags(build))).collect();
     let is_common = |flag: &str| all.values().all(|other| other.contains(&flag));
-    let mut own: HashMap<&[String], Vec<&str>> = HashMap::new();
-    for (commands, flags) in &all {
-        own.insert(commands, flags.iter().copied().filter(|flag| !is_common(flag)).collect());
-    }
+    let mut own = all.clone();
+    own.values_mut().for_each(|flags| flags.retain(|flag| !is_common(flag)));
     if own.values().all(Vec::is_empty) {
         return OwnFlags::new();
     }

@@ -14,7 +14,7 @@ use crate::figures::{percent_change, plus_minus_percent, ratio};
 use crate::html::document as page;
 use crate::html::document::{breakable, label, with_heading};
 use crate::html::page::note;
-use crate::metric::{clients, with_clients};
+use crate::metric::with_clients;
 use crate::model::{Metric, by_key};
 use crate::profile_change::ProfileChange;
 use crate::sections::Section;
@@ -430,8 +430,7 @@ fn subject(figure: &Figure, is_sweep: bool) -> String {
         Some(name) => name.clone(),
         None => format!("{} as a whole", figure.group),
     };
-    let clients = if is_sweep { format!(", {}", clients(figure.clients)) } else { String::new() };
-    format!("{}, {what}{clients}", figure.candidate)
+    format!("{}, {}", figure.candidate, with_clients(&what, figure.clients, is_sweep))
 }
 
 fn size(point: &ChangePoint) -> String {

@@ -140,30 +140,28 @@ fn microbenchmark<'a>(
 impl Finding {
     /// The finding about throughput, without a full stop.
     fn sentence(&self, candidate: &str, baseline: &str, on: &str) -> String {
-        match self.outcome {
-            Outcome::Better | Outcome::Worse => {
-                let (Some(ratio), Some((low, high))) = (self.ratio, self.interval) else {
-                    return format!("{candidate} on {on}: {}", self.words_alone());
-                };
-                let remarks = format!("{}{}", self.exceptions(), self.caution());
-                let speed = ["faster than", "slower than", "times as fast as"];
-                if let Some((least, most)) = self.range {
-                    if least < Ratio::ONE && most > Ratio::ONE {
-                        return format!("{candidate} on {on}: {}", self.words_alone());
-                    }
-                    let ([least, most, median], word) =
-                        in_words(most, [least, most], (ratio, ratio), speed);
-                    return format!(
-                        "{candidate} is {least} to {most} {word} {baseline} on {on}, {DEPENDING} \
-                         (median {median}){remarks}"
-                    );
-                }
-                let ([size, low, high], word) = in_words(ratio, [ratio], (low, high), speed);
+        let speed = ["faster than", "slower than", "times as fast as"];
+        let remarks = || format!("{}{}", self.exceptions(), self.caution());
+        match (self.outcome, self.ratio.zip(self.interval), self.range) {
+            (Outcome::Better | Outcome::Worse, Some((ratio, _)), Some((least, most)))
+                if least >= Ratio::ONE || most <= Ratio::ONE =>
+            {
+                let ([least, most, median], word) =
+                    in_words(most, [least, most], (ratio, ratio), speed);
                 format!(
-                    "{candidate} is {size} {word} {baseline} on {on} (95%: {low} to {high}){remarks}"
+                    "{candidate} is {least} to {most} {word} {baseline} on {on}, {DEPENDING} (median \
+                     {median}){}",
+                    remarks()
                 )
             }
-            Outcome::NoDifference => {
+            (Outcome::Better | Outcome::Worse, Some((ratio, interval)), None) => {
+                let ([size, low, high], word) = in_words(ratio, [ratio], interval, speed);
+                format!(
+                    "{candidate} is {size} {word} {baseline} on {on} (95%: {low} to {high}){}",
+                    remarks()
+                )
+            }
+            (Outcome::NoDifference, ..) => {
                 let within = self.within.map_or_else(String::new, percent);
                 format!(
                     "no difference found between {candidate} and {baseline} on {on} (95%: within \
@@ -172,7 +170,7 @@ impl Finding {
                     self.unknown()
                 )
             }
-            Outcome::TooNoisy => format!(
+            (Outcome::TooNoisy, ..) => format!(
                 "too noisy to tell whether {candidate} or {baseline} is faster on {on}: QPS{}",
                 self.possible()
             ),
