@@ -18,7 +18,7 @@ use quick_xml::events::BytesText;
 use crate::figures::{percent, size_of};
 use crate::key_results::{Finding, change};
 use crate::metric::{Grouping, clients};
-use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row, Verdict};
+use crate::model::{Metric, MicrobenchmarkRows, Report, Row, Verdict, compared_names};
 
 /// What a run says about one rule.
 #[derive(Debug)]
@@ -107,8 +107,7 @@ pub fn judge<'a>(
     rules: &'a [Rule],
     strict: bool,
 ) -> Result<Vec<Judged<'a>>, InvalidRule> {
-    let compared = report.candidates.iter().filter(|one| one.role == Role::Candidate);
-    let candidates: Vec<&str> = compared.map(|one| one.name.as_str()).collect();
+    let candidates = compared_names(&[report]);
     let parts = planned(report).flat_map(|one| [&one.name, &one.group, &one.three_group]);
     let parts: BTreeSet<&str> = parts.map(String::as_str).collect();
     let mut judged = Vec::new();

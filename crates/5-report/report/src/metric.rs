@@ -277,7 +277,8 @@ pub(crate) fn by_clients(
     all
 }
 
-/// Summaries of a metric by group, number of clients and candidate.
+/// Summaries of a metric by group, number of clients and candidate; without candidates that have no usable ratios, such as
+/// the baseline.
 pub(crate) fn summarise(
     metric: Metric,
     microbenchmarks: &[MicrobenchmarkRows],
@@ -286,48 +287,38 @@ pub(crate) fn summarise(
 ) -> Vec<GroupSummary> {
     let mut summaries = Vec::new();
     for (group, clients, members) in by_clients(microbenchmarks, grouping) {
-        let one = |candidate| summary(metric, (group, clients), candidate, &members);
-        summaries.extend(candidates.iter().filter_map(one));
+        let summary = |candidate: &CandidateRecord| {
+            let rows =
+                members.iter().filter_map(|one| Some((&one.name, one.row(&candidate.name)?)));
+            let bound = |(_, row): &(&String, &Row)| row.verdict_of(metric) == Verdict::ClientBound;
+            let client_bound = rows.clone().filter(bound).count();
+            let counted = rows.filter_map(|(name, row)| Some((name, row.counted(metric)?)));
+            let (names, ratios): (Vec<&String>, Vec<Ratio>) = counted.unzip();
+            let summary = Summary::of(&ratios)?;
+            // The minimum is the worst throughput, but the best CPU time.
+            let (worst, best) = match metric {
+                Metric::Qps => (summary.worst, summary.best),
+                Metric::Cpu => (summary.best, summary.worst),
+            };
+            Some(GroupSummary {
+                group: group.to_owned(),
+                clients,
+                candidate: candidate.name.clone(),
+                role: candidate.role,
+                count: summary.count,
+                client_bound,
+                min: summary.min,
+                max: summary.max,
+                avg: summary.avg,
+                median: summary.median,
+                stddev: summary.stddev,
+                worst: names[worst].clone(),
+                best: names[best].clone(),
+            })
+        };
+        summaries.extend(candidates.iter().filter_map(summary));
     }
     summaries
-}
-
-/// `None` for a candidate without usable ratios, such as the baseline.
-fn summary(
-    metric: Metric,
-    (group, clients): (&str, u32),
-    candidate: &CandidateRecord,
-    members: &[&MicrobenchmarkRows],
-) -> Option<GroupSummary> {
-    let rows: Vec<(&str, &Row)> = members
-        .iter()
-        .filter_map(|one| Some((one.name.as_str(), one.row(&candidate.name)?)))
-        .collect();
-    let counted: Vec<(&str, Ratio)> =
-        rows.iter().filter_map(|(name, row)| Some((*name, row.counted(metric)?))).collect();
-    let ratios: Vec<Ratio> = counted.iter().map(|(_, ratio)| *ratio).collect();
-    let summary = Summary::of(&ratios)?;
-    // The minimum is the worst throughput, but the best CPU time.
-    let (worst, best) = match metric {
-        Metric::Qps => (summary.worst, summary.best),
-        Metric::Cpu => (summary.best, summary.worst),
-    };
-    let bound = |(_, row): &&(&str, &Row)| row.verdict_of(metric) == Verdict::ClientBound;
-    Some(GroupSummary {
-        group: group.to_owned(),
-        clients,
-        candidate: candidate.name.clone(),
-        role: candidate.role,
-        count: summary.count,
-        client_bound: rows.iter().filter(bound).count(),
-        min: summary.min,
-        max: summary.max,
-        avg: summary.avg,
-        median: summary.median,
-        stddev: summary.stddev,
-        worst: counted[worst].0.to_owned(),
-        best: counted[best].0.to_owned(),
-    })
 }
 
 /// Summarise the ratios of instructions, cycles and instructions per cycle by group, number of

@@ -40,11 +40,39 @@ pub(crate) fn assemble_steps(
     let complete = !candidates.is_empty() && done.len() >= wanted;
     let mut steps = Vec::new();
     for (number, step) in (0..).zip(&plan.steps) {
-        let of_step: Vec<&InsertStepRecord> =
-            done.iter().copied().filter(|row| row.step == number).collect();
-        let report = assemble_step(plan, step, &of_step, &seconds, candidates)?;
-        if !report.candidates.is_empty() {
-            steps.push(report);
+        let mut found: Vec<CandidateStep> = Vec::new();
+        let mut index = 0;
+        for (of, candidate) in (0..).zip(candidates) {
+            let mut repeats: Vec<StepRun> = Vec::new();
+            for row in done.iter().filter(|row| (row.step, row.candidate) == (number, of)) {
+                repeats.extend(step_run(plan, step, row, seconds(row.id)?));
+            }
+            repeats.sort_by_key(|run| run.repeat);
+            if !repeats.is_empty() {
+                let all: Vec<&InsertFigures> = repeats.iter().map(|run| &run.figures).collect();
+                found.push(CandidateStep {
+                    candidate: candidate.name.clone(),
+                    role: candidate.role,
+                    index,
+                    figures: InsertFigures::over(&all, median),
+                    relative: None,
+                    relative_spread: None,
+                    relative_interval: None,
+                    repeats,
+                });
+            }
+            index += usize::from(candidate.role != Role::Baseline);
+        }
+        compare(&mut found);
+        if !found.is_empty() {
+            steps.push(StepReport {
+                name: step.name.clone(),
+                what: step.what.clone(),
+                queries: step.queries,
+                inserts: step.inserts,
+                rate: step.rate,
+                candidates: found,
+            });
         }
     }
     let report = InsertReport {
@@ -74,47 +102,6 @@ fn order(repeat: u32, rows: &[InsertStepRecord], candidates: &[CandidateRecord])
     positions.dedup();
     let name = |(_, number): (u32, u32)| Some(candidates.get(number as usize)?.name.clone());
     positions.into_iter().filter_map(name).collect()
-}
-
-fn assemble_step(
-    plan: &InsertPlanRecord,
-    step: &InsertStepPlan,
-    rows: &[&InsertStepRecord],
-    seconds: impl Fn(i64) -> Result<Vec<Second>, ResultsError>,
-    candidates: &[CandidateRecord],
-) -> Result<StepReport, ResultsError> {
-    let mut found: Vec<CandidateStep> = Vec::new();
-    let mut index = 0;
-    for (number, candidate) in (0..).zip(candidates) {
-        let mut repeats: Vec<StepRun> = Vec::new();
-        for row in rows.iter().filter(|row| row.candidate == number) {
-            repeats.extend(step_run(plan, step, row, seconds(row.id)?));
-        }
-        repeats.sort_by_key(|run| run.repeat);
-        if !repeats.is_empty() {
-            let all: Vec<&InsertFigures> = repeats.iter().map(|run| &run.figures).collect();
-            found.push(CandidateStep {
-                candidate: candidate.name.clone(),
-                role: candidate.role,
-                index,
-                figures: InsertFigures::over(&all, median),
-                relative: None,
-                relative_spread: None,
-                relative_interval: None,
-                repeats,
-            });
-        }
-        index += usize::from(candidate.role != Role::Baseline);
-    }
-    compare(&mut found);
-    Ok(StepReport {
-        name: step.name.clone(),
-        what: step.what.clone(),
-        queries: step.queries,
-        inserts: step.inserts,
-        rate: step.rate,
-        candidates: found,
-    })
 }
 
 /// Divide the figures of all candidates by the baseline's.

@@ -170,22 +170,10 @@ impl<'a> View<'a> {
             list(&mut section, Facts { gap: 1, ..Facts::new(notes) });
             return section;
         }
-        let titles = [
-            "",
-            "run",
-            "directory",
-            "started",
-            "machine",
-            "clients",
-            DataSize::LABEL,
-            "baseline",
-            "noise floor",
-        ];
-        let titles = titles.into_iter().enumerate();
-        let mut runs = Table::new(titles.map(|(at, title)| match at {
-            1 => Column::name(title),
-            _ => Column::text(title),
-        }));
+        let names = [Column::text(""), Column::name("run")].into_iter();
+        let of_run = ["directory", "started", "machine", "clients"].map(Column::text);
+        let of_results = [DataSize::LABEL, "baseline", "noise floor"].map(Column::text);
+        let mut runs = Table::new(names.chain(of_run).chain(of_results));
         for (index, column) in columns {
             let run = &comparison.runs[column.run];
             let at = |text: &str| Cell::text(text).class("at");
