@@ -405,12 +405,6 @@ impl Measured {
         paired_ratios(&self.cpu_points(&[candidate, 0]), candidate as u32, 0)
     }
 
-    /// CPU time per query relative to the baseline's, without background CPU.
-    fn cpu_of_slices(&self, candidate: usize) -> Option<Estimate> {
-        let points = self.points(&[candidate, 0], |slice| slice.cpu_per_query);
-        self.estimate(&paired_ratios(&points, candidate as u32, 0))
-    }
-
     /// Counter figures relative to the baseline's.
     fn counter_ratios(
         &self,
@@ -465,6 +459,7 @@ impl Measured {
             self.usable_control().and_then(|(number, _)| self.waits_difference(number, None));
         let row = |(number, candidate): (usize, &CandidateRecord)| {
             let pair = [candidate, &candidates[0]];
+            let of_slices = self.points(&[number, 0], |slice| slice.cpu_per_query);
             let own = &self.own[number];
             let relative = &self.relative[number];
             let (ratios, estimate, relative_cpu) =
@@ -485,7 +480,7 @@ impl Measured {
                 relative_qps: estimate,
                 single: median(&ratios.concat()).filter(|_| alone).map(Ratio::new),
                 relative_cpu,
-                relative_cpu_of_slices: self.cpu_of_slices(number),
+                relative_cpu_of_slices: self.estimate(&paired_ratios(&of_slices, number as u32, 0)),
                 relative_cs: relative.switches,
                 relative_counters: relative.counters.clone(),
                 response_times: self.response_times(number, failed, times),

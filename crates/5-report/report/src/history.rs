@@ -175,7 +175,20 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
     let mut figures = Vec::new();
     for (mut history, search) in collected {
         if let Some(search) = search {
-            changes.extend(searched(&reports, &mut history, &search, level));
+            let least = history.noise_floor.map_or(0.0, Share::as_fraction).ln_1p();
+            let found = search.changes(level, least);
+            history.p_value = Some(search.p_value());
+            history.levels = found.levels;
+            history.outliers = found.outliers;
+            history.points = found.points;
+            let change = |(number, point): (usize, &ChangePoint)| FigureChange {
+                figure: history.figure.clone(),
+                verdict: history.verdict(point),
+                point: *point,
+                profile: profile_change(&reports, &history, number),
+            };
+            let listed = history.points.iter().enumerate().filter(|_| history.is_tested());
+            changes.extend(listed.map(change));
         }
         figures.push(history);
     }
@@ -190,29 +203,6 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
         changes,
         figures,
     })
-}
-
-/// Searches a figure for changes; returns those that are listed.
-fn searched(
-    reports: &[&Report],
-    history: &mut FigureHistory,
-    search: &ChangeSearch,
-    level: f64,
-) -> Vec<FigureChange> {
-    let least = history.noise_floor.map_or(0.0, Share::as_fraction).ln_1p();
-    let found = search.changes(level, least);
-    history.p_value = Some(search.p_value());
-    history.levels = found.levels;
-    history.outliers = found.outliers;
-    history.points = found.points;
-    let change = |(number, point): (usize, &ChangePoint)| FigureChange {
-        figure: history.figure.clone(),
-        verdict: history.verdict(point),
-        point: *point,
-        profile: profile_change(reports, history, number),
-    };
-    let listed = history.points.iter().enumerate().filter(|_| history.is_tested());
-    listed.map(change).collect()
 }
 
 /// Where CPU time changed with a change of a figure, which is between the levels of its number and the next one: by the

@@ -211,11 +211,8 @@ fn in_commands(own: &BuildRecord, other: &BuildRecord) -> Vec<String> {
         ("without", missing(&other_flags, &own_flags)),
         ("of", if is_same_source { "" } else { "another source" }.to_owned()),
     ];
-    named
-        .into_iter()
-        .filter(|(_, what)| !what.is_empty())
-        .map(|(word, what)| format!("{word} {what}"))
-        .collect()
+    let named = named.into_iter().filter(|(_, what)| !what.is_empty());
+    named.map(|(word, what)| format!("{word} {what}")).collect()
 }
 
 /// Characters of a difference in a summary: some settings are lists of settings.
@@ -350,19 +347,13 @@ fn settings(candidate: &CandidateRecord, baseline: &CandidateRecord) -> Vec<Stri
     let own = candidate.configuration.iter().filter(|(label, own)| {
         compared(label, baseline) && value(baseline, label).as_ref() != Some(own)
     });
-    let only_baseline = baseline
-        .configuration
-        .iter()
-        .filter(|(label, _)| compared(label, candidate) && value(candidate, label).is_none())
-        .filter(|_| !other_defaults);
+    let only_baseline = baseline.configuration.iter().filter(|(label, _)| {
+        !other_defaults && compared(label, candidate) && value(candidate, label).is_none()
+    });
+    let reported = reported([candidate, baseline]).into_iter().filter(|_| !other_defaults);
     own.map(|(label, value)| format!("{label} = {value}"))
         .chain(only_baseline.map(|(label, _)| format!("{label} not set")))
-        .chain(
-            reported([candidate, baseline])
-                .into_iter()
-                .filter(|_| !other_defaults)
-                .map(|(name, value, _)| format!("{name} = {value}")),
-        )
+        .chain(reported.map(|(name, value, _)| format!("{name} = {value}")))
         .collect()
 }
 

@@ -179,11 +179,53 @@ pub(super) fn series_of(
 ) -> Vec<Series> {
     // Runs that earlier versions imported have no candidates here.
     let stored: StoredExperiment = run.experiment().unwrap_or_default();
-    let members = members(&stored, candidates);
-    members
-        .into_iter()
-        .map(|(name, members)| of(name, &members, measured, candidates, qps))
-        .collect()
+    let name_of = |number: u32| candidates[number as usize].name.clone();
+    let series = |(name, members): (String, Vec<u32>)| {
+        let mut rows = Vec::new();
+        let mut changes = Vec::new();
+        for one in measured {
+            let first = members[0];
+            let cells = members.iter().map(|&member| {
+                if member == first {
+                    let own = &one.own[first as usize];
+                    own.absolute.as_ref()?;
+                    let verdict = if own.failed { Verdict::Failed } else { Verdict::WithinNoise };
+                    return Some(SeriesCell { ratio: Ratio::ONE, relative_qps: None, verdict });
+                }
+                compared(one, member, first, qps).map(|(cell, _)| cell)
+            });
+            rows.push(SeriesRow {
+                microbenchmark: one.record.name.clone(),
+                clients: one.record.clients,
+                group: one.record.group.clone(),
+                cells: cells.collect(),
+            });
+            for pair in members.windows(2) {
+                let (from, to) = (pair[0], pair[1]);
+                let Some((cell, blocks)) = compared(one, to, from, qps) else { continue };
+                let SeriesCell { ratio, relative_qps, verdict } = cell;
+                changes.push(SeriesChange {
+                    microbenchmark: one.record.name.clone(),
+                    clients: one.record.clients,
+                    group: one.record.group.clone(),
+                    from: name_of(from),
+                    to: name_of(to),
+                    ratio,
+                    relative_qps,
+                    verdict,
+                    blocks,
+                });
+            }
+        }
+        sort_by_group(&mut rows);
+        changes.sort_by(|a: &SeriesChange, b| {
+            b.certainty().cmp(&a.certainty()).then(b.size().total_cmp(&a.size()))
+        });
+        let groups = groups(&rows);
+        let candidates = members.iter().map(|&member| name_of(member)).collect();
+        Series { name, candidates, rows, groups, changes }
+    };
+    members(&stored, candidates).into_iter().map(series).collect()
 }
 
 /// The names of the series with the numbers of their candidates.
@@ -209,59 +251,6 @@ fn members(stored: &StoredExperiment, candidates: &[CandidateRecord]) -> Vec<(St
     }
     all.retain(|(_, members)| members.len() > 1);
     all
-}
-
-fn of(
-    name: String,
-    members: &[u32],
-    measured: &[Measured],
-    candidates: &[CandidateRecord],
-    qps: &Controls,
-) -> Series {
-    let name_of = |number: u32| candidates[number as usize].name.clone();
-    let mut rows = Vec::new();
-    let mut changes = Vec::new();
-    for one in measured {
-        let first = members[0];
-        let cells = members.iter().map(|&member| {
-            if member == first {
-                let own = &one.own[first as usize];
-                own.absolute.as_ref()?;
-                let verdict = if own.failed { Verdict::Failed } else { Verdict::WithinNoise };
-                return Some(SeriesCell { ratio: Ratio::ONE, relative_qps: None, verdict });
-            }
-            compared(one, member, first, qps).map(|(cell, _)| cell)
-        });
-        rows.push(SeriesRow {
-            microbenchmark: one.record.name.clone(),
-            clients: one.record.clients,
-            group: one.record.group.clone(),
-            cells: cells.collect(),
-        });
-        for pair in members.windows(2) {
-            let (from, to) = (pair[0], pair[1]);
-            let Some((cell, blocks)) = compared(one, to, from, qps) else { continue };
-            let SeriesCell { ratio, relative_qps, verdict } = cell;
-            changes.push(SeriesChange {
-                microbenchmark: one.record.name.clone(),
-                clients: one.record.clients,
-                group: one.record.group.clone(),
-                from: name_of(from),
-                to: name_of(to),
-                ratio,
-                relative_qps,
-                verdict,
-                blocks,
-            });
-        }
-    }
-    sort_by_group(&mut rows);
-    changes.sort_by(|a: &SeriesChange, b| {
-        b.certainty().cmp(&a.certainty()).then(b.size().total_cmp(&a.size()))
-    });
-    let groups = groups(&rows);
-    let candidates = members.iter().map(|&member| name_of(member)).collect();
-    Series { name, candidates, rows, groups, changes }
 }
 
 /// Throughput of one candidate relative to another, and the number of blocks; `None` if they were not

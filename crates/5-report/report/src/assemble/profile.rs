@@ -215,10 +215,8 @@ pub(crate) fn difference(
     control: Option<&ProfileDifference>,
 ) -> ProfileDifference {
     let count = starts.len() as f64;
-    let added: Vec<[Start; 2]> = starts
-        .iter()
-        .map(|[own, base]| [Start::of(own, layers[0], titles), Start::of(base, layers[1], titles)])
-        .collect();
+    let add = |pair: &[Sampled<'_>; 2]| [0, 1].map(|at| Start::of(&pair[at], layers[at], titles));
+    let added: Vec<[Start; 2]> = starts.iter().map(add).collect();
     let (layers, _) = rows(&added, |start| &start.layers, control.map(|one| &one.layers[..]));
     let (system_calls, _) =
         rows(&added, |start| &start.system_calls, control.map(|one| &one.system_calls[..]));
@@ -528,13 +526,6 @@ pub(super) fn is_in_kernel(function: &Function) -> bool {
     function.module == "[k]"
 }
 
-/// The CPU time per query and its variance if samples were counts.
-fn time_of(start: &Start, samples: &Samples, name: &str) -> (f64, f64) {
-    let samples = samples.get(name).copied().unwrap_or_default();
-    // A function that is never seen may have been seen once.
-    (start.time(samples), samples.max(1.0) * start.time(1.0).powi(2))
-}
-
 /// All rows, the largest difference first; and by how many deviations of counts one must differ to be certain.
 fn rows(
     starts: &[[Start; 2]],
@@ -594,11 +585,15 @@ pub(crate) fn mean(
     name: &str,
 ) -> ([f64; 2], Difference) {
     let count = starts.len() as f64;
+    // CPU times per query, and the variance of both if samples were counts.
     let mut sums = (0.0, 0.0, 0.0);
     let mut differences = Vec::new();
     for [own, base] in starts {
-        let [(us, of_own), (baseline_us, of_base)] =
-            [own, base].map(|start| time_of(start, of(start), name));
+        let [(us, of_own), (baseline_us, of_base)] = [own, base].map(|start| {
+            let samples = of(start).get(name).copied().unwrap_or_default();
+            // A function that is never seen may have been seen once.
+            (start.time(samples), samples.max(1.0) * start.time(1.0).powi(2))
+        });
         sums = (sums.0 + us, sums.1 + baseline_us, sums.2 + of_own + of_base);
         differences.push(us - baseline_us);
     }

@@ -147,13 +147,11 @@ impl Facts {
 impl Fact {
     /// Whether two known values differ.
     fn differs(&self) -> bool {
-        let comparable = |value: &str| match self.what.as_str() {
-            setting::PACE => setting::word(value).to_owned(),
-            _ => value.to_owned(),
-        };
-        let known: Vec<String> =
-            self.values.iter().flatten().map(|value| comparable(value)).collect();
-        known.windows(2).any(|pair| pair[0] != pair[1])
+        let known = self.values.iter().flatten().map(|value| match self.what.as_str() {
+            setting::PACE => setting::word(value),
+            _ => value.as_str(),
+        });
+        distinct(known).len() > 1
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::Role;
 use crate::sample;
 
 fn rules(texts: &[&str]) -> Vec<Rule> {

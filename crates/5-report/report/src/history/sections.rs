@@ -131,12 +131,8 @@ fn levels(history: &History, metrics: &[Metric]) -> Table {
         let last = group.points.last();
         let mut cells =
             vec![Cell::text(candidate).mark(mark(history, candidate)), Cell::text(name)];
-        if history.is_sweep() {
-            cells.push(Cell::number(Some(*clients)));
-        }
-        if metrics.len() > 1 {
-            cells.push(Cell::text(metric.name().to_uppercase()));
-        }
+        cells.extend(history.is_sweep().then(|| Cell::number(Some(*clients))));
+        cells.extend((metrics.len() > 1).then(|| Cell::text(metric.name().to_uppercase())));
         cells.push(group.levels.last().map_or_else(Cell::empty, |level| {
             Cell::text(ratio(level.ratio.ratio)).interval(Some(around(level.ratio)))
         }));
