@@ -51,6 +51,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     let sessions = run.sessions()?;
     let failures = run.failures()?;
     let records = run.candidates()?;
+    let planned = run.planned_restarts();
     let profiling = run.profiling().unwrap_or_default();
     let mut all_done = true;
     let mut measuring_time = Nanos::ZERO;
@@ -64,8 +65,9 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
             run.slices(id)?.into_iter().filter(|slice| !slice.warmup).collect();
         measuring_time += slices.iter().map(|slice| slice.measured.wall).sum();
         if slices.iter().any(|slice| slice.candidate == 0) {
-            let cpus = Cpus::of(&sessions, record.clients);
+            let cpus = (Cpus::of(&sessions, record.clients), planned);
             let mut one = Measured::read(run, (id, record), slices, &records, &failures, cpus)?;
+            one.asked_cpu = profiling.time;
             // Response times at different numbers of clients are compared with each other.
             if !clients_differ {
                 one.slices.iter_mut().for_each(|slice| slice.latencies = Latencies::default());
@@ -238,16 +240,15 @@ struct Own {
 }
 
 impl Measured {
-    /// What the run stores about a microbenchmark with these counted slices.
+    /// What the run stores about a microbenchmark with these counted slices, without how it was to be profiled.
     fn read(
         run: &RunReader,
         (id, record): (u32, MicrobenchmarkRecord),
         slices: Vec<SliceRecord>,
         candidates: &[CandidateRecord],
         failures: &[FailureRecord],
-        cpus: Cpus,
+        (cpus, planned_restarts): (Cpus, Option<u32>),
     ) -> Result<Self, ResultsError> {
-        let planned_restarts = run.planned_restarts();
         let background = Background::of(&slices);
         let kinds: Vec<SystemKind> = candidates.iter().map(SystemKind::of).collect();
         let of = |number| slices.iter().filter(move |slice| slice.candidate == number).collect();
@@ -278,7 +279,7 @@ impl Measured {
             plans: run.plans(id)?,
             profiles: run.profiles(id)?,
             executed: run.executed(id)?,
-            asked_cpu: run.profiling().and_then(|one| one.time),
+            asked_cpu: None,
             waits: run.waits(id)?,
             own,
             relative: Vec::new(),

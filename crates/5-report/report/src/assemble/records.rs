@@ -126,10 +126,9 @@ pub(super) fn optimizations(
     candidates: &[CandidateRecord],
 ) -> Result<Vec<Optimization>, ResultsError> {
     let microbenchmarks = run.microbenchmarks()?;
-    let microbenchmarks: Vec<_> = microbenchmarks.into_iter().map(|(record, _)| record).collect();
-    let sweep = microbenchmarks.windows(2).any(|pair| pair[0].clients != pair[1].clients);
+    let sweep = microbenchmarks.windows(2).any(|pair| pair[0].0.clients != pair[1].0.clients);
     let name = |id: u32| match microbenchmarks.get(id as usize) {
-        Some(one) => with_clients(&one.name, one.clients, sweep),
+        Some((one, _)) => with_clients(&one.name, one.clients, sweep),
         None => id.to_string(),
     };
     let optimization = |one: OptimizationRecord| Optimization {

@@ -108,9 +108,7 @@ impl Facts {
         let mut facts = Self::default();
         facts.add_candidates(candidates);
         let of_runs: Vec<Vec<(String, String)>> = reports.iter().map(|run| of_run(run)).collect();
-        for fact in by_label(&of_runs) {
-            facts.add(fact);
-        }
+        by_label(&of_runs).into_iter().for_each(|fact| facts.add(fact));
         facts
     }
 
@@ -222,18 +220,13 @@ fn describe(record: &CandidateRecord, own: &OwnFlags<'_>) -> Vec<(String, String
     if let Some(build) = &record.build {
         facts.push(("variant", build.variant.clone()));
         facts.push(("compiler", build.compiler.clone()));
-        if let Some(flags) = own.get(build.commands.as_slice()) {
-            facts.push(("flags only there", flags.clone()));
-        }
-        if let Some(trained_on) = &build.trained_on {
-            facts.push(("profile of", trained_on.clone()));
-        }
+        let flags = own.get(build.commands.as_slice());
+        facts.extend(flags.map(|flags| ("flags only there", flags.clone())));
+        facts.extend(build.trained_on.as_ref().map(|of| ("profile of", of.clone())));
         facts.push(("source", format!("SHA-256 {}…", first_digits(&build.source_sha256))));
         facts.push(("build", build.fingerprint.clone()));
     }
-    if let Some(delay) = record.injected_delay {
-        facts.push(("injected delay", delay.to_string()));
-    }
+    facts.extend(record.injected_delay.map(|delay| ("injected delay", delay.to_string())));
     let facts = facts.into_iter().map(|(label, value)| (label.to_owned(), value));
     facts.chain(record.configuration.iter().cloned()).collect()
 }
