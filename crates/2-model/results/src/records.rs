@@ -195,19 +195,20 @@ pub struct MicrobenchmarkRecord {
 }
 
 /// A candidate's role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The others are divided by it.
     Baseline,
     /// Compared with the baseline.
+    #[default]
     Candidate,
     /// A second instance of the baseline, which shows the noise floor.
     Control,
 }
 
 /// One candidate of a run; its number is its index in the run's list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CandidateRecord {
     pub name: String,
     pub role: Role,

@@ -14,16 +14,16 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use dbdyno_results::{
-    CandidateRecord, InForceRecord, MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role,
-    RunWriter, SessionRecord, SliceRecord, Warning, setting,
+    CandidateRecord, MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role, RunWriter,
+    SessionRecord, SliceRecord, Warning, setting,
 };
 use dbdyno_types::SliceMeasured;
-use dbdyno_units::{Nanos, Qps};
+use dbdyno_units::Qps;
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Group, Throughput};
 use serde_json::json;
 
-use parse::{FORMATS, Measure, Value, check_same_tests, number_blocks, parse, without_mark};
+use parse::{FORMATS, Value, check_same_tests, number_blocks, parse, without_mark};
 
 /// Files could not be imported.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,7 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
         return Err(too_much(&format!("{} values", values.len())));
     }
     check_pairs(&values)?;
-    let of_tables = |value: &&mut Value| matches!(value.measure, Measure::Table { .. });
+    let of_tables = |value: &&mut Value| value.summary.is_none();
     let mut columns: Vec<String> =
         values.iter_mut().filter(of_tables).map(|value| value.candidate.clone()).collect();
     columns.sort();
@@ -164,10 +164,7 @@ fn check_pairs(values: &[Value]) -> Result<(), ImportError> {
 
 /// The warning that some values are words.
 fn words(values: &[Value]) -> Option<Warning> {
-    let mut found = values.iter().filter_map(|value| match &value.measure {
-        Measure::Table { word } => Some((value, word.as_ref()?)),
-        Measure::Summary(_) => None,
-    });
+    let mut found = values.iter().filter_map(|value| Some((value, value.word.as_ref()?)));
     let (first, word) = found.next()?;
     let (count, place) = (1 + found.count(), format!("{}:{}", first.file.display(), first.line));
     Some(Warning {
@@ -321,11 +318,10 @@ fn title(files: &[PathBuf]) -> String {
 
 /// The numbers of clients of all values: of sysbench and of pgbench as their output says.
 fn clients(request: &Request, values: &[Value]) -> String {
-    let is_of_table = |value: &&Value| matches!(value.measure, Measure::Table { .. });
-    let of_outputs = values.iter().filter(|value| !is_of_table(value)).map(|value| value.clients);
-    let of_outputs: BTreeSet<u32> = of_outputs.collect();
+    let of_outputs = values.iter().filter(|value| value.summary.is_some());
+    let of_outputs: BTreeSet<u32> = of_outputs.map(|value| value.clients).collect();
     let mut all: Vec<String> = of_outputs.iter().map(u32::to_string).collect();
-    if values.iter().any(|value| is_of_table(&value)) {
+    if values.iter().any(|value| value.summary.is_none()) {
         all.push(match request.clients {
             Some(given) => format!("{given} (tables do not say; as given)"),
             None => format!("{CLIENTS} (assumed, as tables do not say; --clients N changes it)"),
@@ -398,7 +394,7 @@ fn microbenchmarks(
             found.len() - 1
         });
         let standing = &found[at];
-        let rows = matches!(value.measure, Measure::Table { .. }) && standing.counts_rows;
+        let rows = value.summary.is_none() && standing.counts_rows;
         // Values of such tables are in millions of rows: store them as if each statement read one
         // million.
         let rows = rows.then_some(1_000_000);
@@ -422,8 +418,7 @@ fn microbenchmarks(
                         .to_owned(),
                     rows_read_per_statement: rows,
                     writes: standing.group == Some(Group::Writes),
-                    script: None,
-                    answers: None,
+                    ..MicrobenchmarkRecord::default()
                 };
                 records.push((at, record));
             }
@@ -455,15 +450,8 @@ fn candidate(name: &str, baseline: &str, files: &[&Path]) -> CandidateRecord {
         name: name.to_owned(),
         role: if name == baseline { Role::Baseline } else { Role::Candidate },
         system: "imported".to_owned(),
-        version: String::new(),
-        engine: None,
-        build: None,
         origin: Some(OriginRecord::Imported { file }),
-        configuration: Vec::new(),
-        server_settings: Vec::new(),
-        config_diff: Vec::new(),
-        in_force: InForceRecord::default(),
-        injected_delay: None,
+        ..CandidateRecord::default()
     }
 }
 
@@ -475,13 +463,8 @@ fn session(request: &Request, values: &[Value], words: Option<Warning>) -> Sessi
             .to_owned(),
     }];
     warnings.extend(words);
-    let reconnects: u64 = values
-        .iter()
-        .map(|value| match &value.measure {
-            Measure::Table { .. } => 0,
-            Measure::Summary(found) => found.reconnects,
-        })
-        .fold(0, u64::saturating_add);
+    let summaries = values.iter().filter_map(|value| value.summary.as_ref());
+    let reconnects = summaries.map(|found| found.reconnects).fold(0, u64::saturating_add);
     if reconnects > 0 {
         warnings.push(Warning {
             what: format!("sysbench counted {reconnects} reconnects"),
@@ -491,31 +474,23 @@ fn session(request: &Request, values: &[Value], words: Option<Warning>) -> Sessi
     SessionRecord {
         started: request.now.clone(),
         version: request.version.clone(),
-        host: Vec::new(),
         facts: json!({}),
         warnings,
-        client_cpus: None,
-        system_cpus: None,
-        client_wait: None,
-        counting: Vec::new(),
-        loses_data: false,
-        elapsed: Nanos::ZERO,
+        ..SessionRecord::default()
     }
 }
 
 fn measured(value: &Value) -> SliceMeasured {
     let throughput = value.throughput.map(Qps::from_per_second);
-    match &value.measure {
-        Measure::Table { .. } => SliceMeasured { throughput, ..SliceMeasured::default() },
-        Measure::Summary(found) => SliceMeasured {
-            throughput,
-            wall: found.time,
-            events: found.events,
-            statements: found.queries,
-            busy_retries: found.ignored_errors,
-            latencies: found.latencies.clone(),
-            ..SliceMeasured::default()
-        },
+    let found = value.summary.as_deref().cloned().unwrap_or_default();
+    SliceMeasured {
+        throughput,
+        wall: found.time,
+        events: found.events,
+        statements: found.queries,
+        busy_retries: found.ignored_errors,
+        latencies: found.latencies,
+        ..SliceMeasured::default()
     }
 }
 

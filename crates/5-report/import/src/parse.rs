@@ -12,7 +12,7 @@ use crate::pgbench::{is_pgbench, pgbench};
 use crate::table::table;
 use crate::{ImportError, SYSBENCH};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Value {
     pub(crate) file: PathBuf,
     /// Of the file: its line in a table, or the first line of an output.
@@ -23,9 +23,13 @@ pub(crate) struct Value {
     /// Its number among the values of its candidate, microbenchmark and number of clients, in the order of
     /// the files. It pairs the values of candidates.
     pub(crate) block: u32,
-    /// In the unit of its source; `None` where a table has none.
+    /// Statements per second of sysbench, transactions per second of pgbench; in tables the published unit, millions
+    /// of rows for scans. `None` where a table has none.
     pub(crate) throughput: Option<f64>,
-    pub(crate) measure: Measure,
+    /// The word that a table has in its place.
+    pub(crate) word: Option<String>,
+    /// `None` in tables, which contain nothing but throughput.
+    pub(crate) summary: Option<Box<Summary>>,
 }
 
 /// Numbers the values of each candidate, and removes missing ones: a value that a table has no
@@ -39,18 +43,6 @@ pub(crate) fn number_blocks(values: &mut Vec<Value>) {
         *block += 1;
     }
     values.retain(|value| value.throughput.is_some());
-}
-
-/// Data other than the throughput.
-#[derive(Clone, Debug)]
-pub(crate) enum Measure {
-    /// None. Throughput is in the published unit: millions of rows for scans.
-    Table {
-        /// The word in its place, if it has no throughput.
-        word: Option<String>,
-    },
-    /// Throughput is in statements per second of sysbench, or in transactions per second of pgbench.
-    Summary(Box<Summary>),
 }
 
 /// The summary that sysbench or pgbench prints.
@@ -192,9 +184,9 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
             candidate: candidate.clone(),
             microbenchmark: microbenchmark.clone(),
             clients,
-            block: 0,
             throughput: Some(throughput),
-            measure: Measure::Summary(Box::new(output.whole())),
+            summary: Some(Box::new(output.whole())),
+            ..Value::default()
         })
     };
     outputs.into_iter().map(value).collect()
@@ -202,7 +194,7 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
 
 /// A one-line description of a value.
 fn describe(value: &Value) -> String {
-    let (Measure::Summary(found), Some(throughput)) = (&value.measure, value.throughput) else {
+    let (Some(found), Some(throughput)) = (&value.summary, value.throughput) else {
         return String::new();
     };
     let Value { candidate, microbenchmark, clients, .. } = value;
@@ -307,7 +299,7 @@ pub(crate) fn names_of(
 pub(crate) fn check_same_tests(values: &[Value]) -> Result<(), ImportError> {
     let mut first: HashMap<&str, (&Value, &Summary)> = HashMap::new();
     for value in values {
-        let Measure::Summary(found) = &value.measure else { continue };
+        let Some(found) = value.summary.as_deref() else { continue };
         let (other, before) = *first.entry(&value.microbenchmark).or_insert((value, found));
         let name = &value.microbenchmark;
         let differ = if let Some((mix, of_other)) = found.mix().zip(before.mix())
@@ -482,8 +474,7 @@ mod tests {
     }
 
     fn found(value: &Value) -> &Summary {
-        let Measure::Summary(found) = &value.measure else { panic!("{value:?}") };
-        found
+        value.summary.as_deref().unwrap()
     }
 
     #[test]

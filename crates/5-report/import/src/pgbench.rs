@@ -5,7 +5,7 @@ use std::path::Path;
 use dbdyno_units::Nanos;
 
 use crate::ImportError;
-use crate::parse::{Measure, Summary, Value, at_line, in_file, names_of, number_of, progress_in};
+use crate::parse::{Summary, Value, at_line, in_file, names_of, number_of, progress_in};
 
 const HELP: &str = "give the whole output of pgbench";
 
@@ -58,9 +58,9 @@ pub(crate) fn pgbench(
             candidate: candidate.clone(),
             microbenchmark: microbenchmark.clone(),
             clients,
-            block: 0,
             throughput: Some(tps),
-            measure: Measure::Summary(Box::new(found)),
+            summary: Some(Box::new(found)),
+            ..Value::default()
         })
     };
     outputs.into_iter().map(value).collect()
@@ -139,7 +139,7 @@ mod tests {
         let (values, kept) = parsed(OUTPUT).unwrap();
         assert_eq!((values.len(), values[0].clients), (1, 4));
         assert_eq!(values[0].throughput, Some(442.985609));
-        let Measure::Summary(found) = &values[0].measure else { panic!("{values:?}") };
+        let found = values[0].summary.as_deref().unwrap();
         assert_eq!((found.events, found.ignored_errors), (2646, 0));
         assert_eq!(found.time, Nanos::from_secs_f64(2646.0 / 442.985609));
         for part in [

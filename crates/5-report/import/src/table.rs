@@ -6,7 +6,7 @@ use std::path::Path;
 use dbdyno_units::counted;
 
 use crate::ImportError;
-use crate::parse::{FORMATS, Measure, Value, at_line, in_file};
+use crate::parse::{FORMATS, Value, at_line, in_file};
 
 const COLUMNS_HELP: &str = "a line has a value per candidate, `-` if it is missing, and the heading a name per candidate, \
      besides maybe one such as `test` for the microbenchmarks; remove other columns, such as ratios";
@@ -212,9 +212,9 @@ pub(crate) fn table(path: &Path, text: &str, clients: u32) -> Result<Vec<Value>,
                 candidate: column.clone(),
                 microbenchmark: name.to_owned(),
                 clients,
-                block: 0,
                 throughput,
-                measure: Measure::Table { word: word.then(|| (*field).to_owned()) },
+                word: word.then(|| (*field).to_owned()),
+                ..Value::default()
             });
         }
     }
