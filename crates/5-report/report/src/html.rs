@@ -14,7 +14,7 @@ mod sweep;
 
 use std::collections::BTreeSet;
 
-use dbdyno_text::{Cell, Column, Row as TableRow, Table};
+use dbdyno_text::{Column, Row as TableRow, Table};
 use dbdyno_units::visible;
 use document::{breakable, label, with_heading};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -30,7 +30,7 @@ use crate::sections::operations::counters;
 use crate::sections::overview::{optimizations, rates_of_scripts, state_snapshots};
 use crate::sections::series::{comes_first, effects, series};
 use crate::sections::sweep::by_clients;
-use crate::sections::{Output, Section, candidate, groups, mark, profile, ratio_cell};
+use crate::sections::{Output, Section, candidate, groups, mark, median_cell, profile};
 use crate::words::{CPU_FIRST, NOTHING_MEASURED, differs_in_effect, summary_of};
 
 pub fn render(report: &Report) -> String {
@@ -90,7 +90,7 @@ fn results_of_microbenchmarks(report: &Report) -> Markup {
             p { b { "Events (transactions) and queries per second" } " " (rates) }
         }
         @for view in views(report) {
-            div class=(view.class()) {
+            div class=(view.class) {
                 (document::blocks(&groups::groups(report, view.metric, view.grouping)))
             }
         }
@@ -118,7 +118,7 @@ fn group_summaries(report: &Report) -> Markup {
         @for view in views(report) {
             @let section = summaries(report, view.metric, view.grouping, Output::Page);
             @if !section.blocks.is_empty() {
-                div class=(view.class()) { (document::blocks(&section.blocks)) }
+                div class=(view.class) { (document::blocks(&section.blocks)) }
             }
         }
     };
@@ -130,33 +130,15 @@ fn group_summaries(report: &Report) -> Markup {
 struct View {
     grouping: Grouping,
     metric: Metric,
-}
-
-impl View {
     /// The CSS classes that hide and show it.
-    const fn class(self) -> &'static str {
-        match (self.grouping, self.metric) {
-            (Grouping::Five, Metric::Qps) => "view five qps",
-            (Grouping::Five, Metric::Cpu) => "view five cpu",
-            (Grouping::Three, Metric::Qps) => "view three qps",
-            (Grouping::Three, Metric::Cpu) => "view three cpu",
-        }
-    }
-
-    /// The same for content that does not depend on the metric.
-    const fn class_of_grouping(self) -> &'static str {
-        match self.grouping {
-            Grouping::Five => "view five",
-            Grouping::Three => "view three",
-        }
-    }
+    class: &'static str,
 }
 
 const VIEWS: [View; 4] = [
-    View { grouping: Grouping::Five, metric: Metric::Qps },
-    View { grouping: Grouping::Five, metric: Metric::Cpu },
-    View { grouping: Grouping::Three, metric: Metric::Qps },
-    View { grouping: Grouping::Three, metric: Metric::Cpu },
+    View { grouping: Grouping::Five, metric: Metric::Qps, class: "view five qps" },
+    View { grouping: Grouping::Five, metric: Metric::Cpu, class: "view five cpu" },
+    View { grouping: Grouping::Three, metric: Metric::Qps, class: "view three qps" },
+    View { grouping: Grouping::Three, metric: Metric::Cpu, class: "view three cpu" },
 ];
 
 /// The views with data: without CPU times there is only one metric.
@@ -181,7 +163,7 @@ fn medians(report: &Report) -> Markup {
         @for view in views(report) {
             @let summaries = report.summaries_of(view.metric, view.grouping);
             @if !summaries.is_empty() {
-                div class=(view.class()) { (document::table(&medians_of(report, view, &summaries))) }
+                div class=(view.class) { (document::table(&medians_of(report, view, &summaries))) }
             }
         }
     }
@@ -258,10 +240,7 @@ fn medians_of(report: &Report, view: View, summaries: &[GroupSummary]) -> Table 
             let mut all = summaries.iter();
             let found =
                 all.find(|summary| summary.group == *group && summary.candidate == one.name);
-            found.map_or_else(Cell::dash, |summary| {
-                let verdict = report.verdict_of_group(view.metric, summary);
-                ratio_cell(summary.median, view.metric, verdict)
-            })
+            median_cell(report, view.metric, found)
         });
         let name = [candidate(report, &one.name, one.role)];
         table.push(TableRow::new(name.into_iter().chain(cells)));

@@ -26,9 +26,10 @@ use dbdyno_units::Ratio;
 use crate::charts::flame::Flame;
 use crate::charts::{Lane, LineChart};
 use crate::figures::{ends, plus_minus, ratio};
-
 use crate::metric::{compared, with_clients};
-use crate::model::{Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, Series, Verdict};
+use crate::model::{
+    Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, Role, Row, Series, Verdict,
+};
 
 pub(crate) type Section = dbdyno_text::Section<Chart>;
 pub(crate) type Block = dbdyno_text::Block<Chart>;
@@ -119,9 +120,21 @@ pub(crate) fn interval(estimate: Estimate) -> Interval {
     Interval { ends: ends(estimate), plus_minus: plus_minus(estimate) }
 }
 
+/// A ratio with its interval.
+pub(crate) fn estimated(one: Estimate) -> Cell {
+    Cell::text(ratio(one.median)).interval(Some(interval(one)))
+}
+
 /// A ratio with its verdict.
 pub(crate) fn ratio_cell(value: Ratio, metric: Metric, verdict: Verdict) -> Cell {
     Cell::text(ratio(value)).verdict(verdict.tone(), verdict.word(metric))
+}
+
+/// The median of a group with its verdict.
+pub(crate) fn median_cell(report: &Report, metric: Metric, group: Option<&GroupSummary>) -> Cell {
+    group.map_or_else(Cell::dash, |group| {
+        ratio_cell(group.median, metric, report.verdict_of_group(metric, group))
+    })
 }
 
 /// A ratio with its verdict and interval; the sign alone if there is no ratio.
@@ -130,6 +143,11 @@ pub(crate) fn estimate_cell(one: Option<Estimate>, metric: Metric, verdict: Verd
         Some(one) => ratio_cell(one.median, metric, verdict).interval(Some(interval(one))),
         None => Cell::empty().verdict(verdict.tone(), verdict.word(metric)),
     }
+}
+
+/// Texts in one, with `between` between them; `None` without any.
+pub(crate) fn joined(texts: impl IntoIterator<Item = String>, between: &str) -> Option<String> {
+    texts.into_iter().reduce(|all, one| all + between + &one)
 }
 
 /// The charts of a page.

@@ -3,21 +3,20 @@
 //! The axis of clients is logarithmic, as their number doubles from one to the next in most
 //! sweeps. Every point shows its values as a tooltip; the table below the charts has them as text.
 
-use dbdyno_text::Row as TableRow;
-use dbdyno_text::{Cell, Column, Table};
+use dbdyno_text::{Cell, Column, Row as TableRow, Table};
 use maud::{Markup, html};
 
 use super::document::{self, breakable, inline, with_heading};
-use super::views;
 use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale, point_estimate};
 use crate::figures::{compact, micros, ratio};
-use crate::metric::clients;
+use crate::metric::{Grouping, clients};
 use crate::model::{
-    Absolute, CandidateRecord, CounterFigure, Estimate, Metric, MicrobenchmarkRows, Report, Role,
-    Row, Verdict, distinct,
+    Absolute, CandidateRecord, CounterFigure, Estimate, Metric, MicrobenchmarkRows, Report, Row,
+    Verdict, distinct,
 };
+use crate::sections::operations::values;
 use crate::sections::sweep as sections;
-use crate::sections::{Output, candidate, interval, mark};
+use crate::sections::{Output, candidate, estimated, interval, mark};
 
 const PLOT: Plot =
     Plot { width: 360.0, height: 220.0, left: 46.0, right: 348.0, top: 10.0, bottom: 190.0 };
@@ -40,9 +39,9 @@ pub(super) fn render(report: &Report) -> Markup {
         }
         @if !report.scaling.is_empty() {
             h3 { "More clients against fewer" }
-            @for view in views(report).filter(|view| view.metric == Metric::Qps) {
-                @let section = sections::scaling(report, view.grouping, Output::Page);
-                div class=(view.class_of_grouping()) { (document::blocks(&section.blocks)) }
+            @for (class, grouping) in [("view five", Grouping::Five), ("view three", Grouping::Three)] {
+                @let section = sections::scaling(report, grouping, Output::Page);
+                div class=(class) { (document::blocks(&section.blocks)) }
             }
         }
         @for name in names { (Sweep::new(report, name).card()) }
@@ -174,17 +173,6 @@ impl<'a> Sweep<'a> {
         if last > first { (log(clients) - first) / (last - first) } else { 0.5 }
     }
 
-    fn values(
-        step: &'a MicrobenchmarkRows,
-        candidate: &CandidateRecord,
-    ) -> Option<(&'a Absolute, Option<&'a Row>)> {
-        if candidate.role == Role::Baseline {
-            return Some((&step.baseline, None));
-        }
-        let row = step.row(&candidate.name)?;
-        Some((&row.absolute, Some(row)))
-    }
-
     /// The line of each candidate that has values.
     fn lines(
         &self,
@@ -192,7 +180,7 @@ impl<'a> Sweep<'a> {
         write: &dyn Fn(f64) -> String,
     ) -> Vec<Line> {
         let point = |step: &&'a MicrobenchmarkRows, candidate: &CandidateRecord| {
-            let (own, row) = Self::values(step, candidate)?;
+            let (own, row) = values(step, candidate)?;
             let (value, whisker) = value(own, row)?;
             let bound = row.is_some_and(|row| row.verdict_of(Metric::Qps) == Verdict::ClientBound);
             let range = whisker.map_or_else(String::new, |(low, high)| {
@@ -225,16 +213,13 @@ impl<'a> Sweep<'a> {
                 Some(Cell::text(micros(*own.counters.get(&counter)?)))
             });
             self.rows(&mut table, &format!("relative {}", counter.title()), |_, row| {
-                let estimate = *row?.relative_counters.get(&counter)?;
-                Some(Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))))
+                row?.relative_counters.get(&counter).copied().map(estimated)
             });
         }
         self.rows(&mut table, "relative QPS", |_, row| {
             let value = ratio(row?.ratio(Metric::Qps)?);
-            Some(
-                Cell::text(value)
-                    .interval(Some(row?.relative_qps.map(interval).unwrap_or_default())),
-            )
+            let interval = row?.relative_qps.map(interval).unwrap_or_default();
+            Some(Cell::text(value).interval(Some(interval)))
         });
         html! { details { summary { "Values" } (document::table(&table)) } }
     }
@@ -248,7 +233,7 @@ impl<'a> Sweep<'a> {
     ) {
         table.part(title);
         for one in &self.report.candidates {
-            let values = self.steps.iter().map(|step| Self::values(step, one));
+            let values = self.steps.iter().map(|step| values(step, one));
             let cells = values.map(|values| values.and_then(|(own, row)| cell(own, row)));
             let cells: Vec<Option<Cell>> = cells.collect();
             if cells.iter().any(Option::is_some) {

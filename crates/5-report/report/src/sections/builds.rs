@@ -2,9 +2,9 @@
 
 use dbdyno_results::{AuditRecord, NamedCount};
 use dbdyno_text::{Cell, Column, Fact, Facts, Row, Table};
-use dbdyno_units::{Bytes, grouped};
+use dbdyno_units::{Bytes, counted, grouped};
 
-use super::{Output, Section, candidate};
+use super::{Output, Section, candidate, joined};
 use crate::model::{BuildRecord, CandidateRecord, Report, Role, by_key};
 
 /// Number of kinds of differences per candidate on a terminal; the page lists all.
@@ -35,12 +35,11 @@ pub(crate) fn builds(report: &Report, output: Output) -> Section {
         builds.iter().flat_map(exceptions).for_each(|note| section.note(note));
     }
     if builds.iter().any(|build| build.audit.against_baseline.is_some()) {
-        match output {
-            Output::Terminal => {
-                section.title(format!("command lines against {}", report.baseline), "");
-            }
-            _ => section.title(format!("Command lines compared with {}", report.baseline), ""),
-        }
+        let title = match output {
+            Output::Terminal => "command lines against",
+            _ => "Command lines compared with",
+        };
+        section.title(format!("{title} {}", report.baseline), "");
         let lines = builds.iter().flat_map(|build| command_lines(build, output));
         section.push(difference(report, lines.collect(), output));
     }
@@ -115,25 +114,21 @@ fn short(property: Property, value: &str) -> String {
 }
 
 fn in_all(first: &Audited<'_>, same: &[Property], builds: usize) -> String {
-    let words: Vec<String> = same
-        .iter()
-        .filter_map(|property| {
-            let most = property.of(first.audit).most;
+    let word = |property: &Property| {
+        let most = property.of(first.audit).most;
+        Some(match property {
             // Not listed if unknown for all.
-            let text = match property {
-                _ if most == "–" => return None,
-                Property::Objects if most == "1" => "1 object".to_owned(),
-                Property::Objects => format!("{most} objects"),
-                Property::Optimization => format!("-{most}"),
-                other => format!("{} {most}", other.title()),
-            };
-            Some(text)
+            _ if most == "–" => return None,
+            Property::Objects if most == "1" => "1 object".to_owned(),
+            Property::Objects => format!("{most} objects"),
+            Property::Optimization => format!("-{most}"),
+            other => format!("{} {most}", other.title()),
         })
-        .collect();
-    match (words.is_empty(), builds) {
-        (true, _) => String::new(),
-        (false, 1) => words.join("; "),
-        (false, _) => format!("in all: {}", words.join("; ")),
+    };
+    match (joined(same.iter().filter_map(word), "; "), builds) {
+        (None, _) => String::new(),
+        (Some(words), 1) => words,
+        (Some(words), _) => format!("in all: {words}"),
     }
 }
 
@@ -144,14 +139,11 @@ fn exceptions(build: &Audited<'_>) -> Vec<String> {
         let rest = property.of(audit).rest.into_iter();
         rest.map(move |text| property.exception(&text))
     };
-    let rest: Vec<String> = Property::ALL.into_iter().flat_map(of).collect();
-    let mut notes = Vec::new();
-    if !rest.is_empty() {
-        notes.push(format!("* {}: {}", candidate.name, rest.join("; ")));
-    }
+    let rest = joined(Property::ALL.into_iter().flat_map(of), "; ");
+    let rest = rest.map(|rest| format!("* {}: {rest}", candidate.name));
     let remarks = build_remarks(build).into_iter();
-    notes.extend(remarks.map(|remark| format!("{}: {remark}", candidate.name)));
-    notes
+    let remarks = remarks.map(|remark| format!("{}: {remark}", candidate.name));
+    rest.into_iter().chain(remarks).collect()
 }
 
 fn difference(
@@ -189,6 +181,7 @@ fn command_lines<'a>(
     if lines.compared == 0 {
         add("", "no file has a recorded command line in both builds".to_owned());
     }
+    let files = |count| counted(count, "file");
     if lines.same > 0 {
         add(&files(lines.same), "the same flags".to_owned());
     }
@@ -197,7 +190,7 @@ fn command_lines<'a>(
         let flags = [("added", &kind.added), ("removed", &kind.removed)];
         let flags = flags.into_iter().filter(|(_, flags)| !flags.is_empty());
         let flags = flags.map(|(word, flags)| format!("{word} {}", flags.join(" ")));
-        let mut text = flags.collect::<Vec<_>>().join("; ");
+        let mut text = joined(flags, "; ").unwrap_or_default();
         // Names of files if it is at most half of them.
         if output == Output::Page && kind.files * 2 <= lines.compared {
             let more = if (kind.examples.len() as u64) < kind.files { ", …" } else { "" };
@@ -211,7 +204,11 @@ fn command_lines<'a>(
         let kinds = if rest == 1 { "kind" } else { "kinds" };
         add(&files(count), format!("{rest} more {kinds} of difference: see report.html"));
     }
-    if let Some(text) = unmatched(lines.only_here, lines.only_in_baseline) {
+    // Without a counterpart in the baseline or the build.
+    let unmatched = [(lines.only_here, "here"), (lines.only_in_baseline, "in the baseline")];
+    let unmatched = unmatched.into_iter().filter(|(count, _)| *count > 0);
+    let unmatched = unmatched.map(|(count, place)| format!("{} only {place}", files(count)));
+    if let Some(text) = joined(unmatched, ", ") {
         add("", text);
     }
     all
@@ -248,10 +245,10 @@ fn build_remarks(build: &Audited<'_>) -> Vec<String> {
 fn audit_remarks(audit: &AuditRecord) -> Vec<String> {
     let mut remarks = Vec::new();
     if !audit.ignored.is_empty() {
-        remarks.push(format!("ignored findings: {}", counted(&audit.ignored)));
+        remarks.push(format!("ignored findings: {}", with_counts(&audit.ignored)));
     }
     if !audit.warnings.is_empty() {
-        remarks.push(format!("warnings: {}", counted(&audit.warnings)));
+        remarks.push(format!("warnings: {}", with_counts(&audit.warnings)));
     }
     if !audit.from_objects {
         remarks.push("read from the linked file only: its objects no longer exist".to_owned());
@@ -345,11 +342,10 @@ impl Property {
     /// The text for a list of exceptions.
     pub(crate) fn exception(self, text: &str) -> String {
         match self {
-            Self::Objects | Self::March => text.to_owned(),
+            Self::Objects | Self::March | Self::Hardening => text.to_owned(),
             Self::Optimization if text.starts_with('O') => format!("-{text}"),
             Self::Optimization => format!("optimization {text}"),
             Self::Lto | Self::Assertions | Self::Profile => format!("{} {text}", self.title()),
-            Self::Hardening => text.to_owned(),
         }
     }
 }
@@ -378,26 +374,9 @@ pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<St
 }
 
 /// Checks with their numbers of findings: `optimization-level (7), lto-partial (2)`.
-fn counted(tallies: &[NamedCount]) -> String {
+fn with_counts(tallies: &[NamedCount]) -> String {
     let one = |tally: &NamedCount| format!("{} ({})", tally.name, grouped(tally.count));
-    tallies.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// `1 file`, `905 files`.
-fn files(count: u64) -> String {
-    match count {
-        1 => "1 file".to_owned(),
-        many => format!("{} files", grouped(many)),
-    }
-}
-
-/// Numbers of files without a counterpart in the baseline or the build.
-fn unmatched(only_here: u64, only_in_baseline: u64) -> Option<String> {
-    let here = (only_here > 0).then(|| format!("{} only here", files(only_here)));
-    let there =
-        (only_in_baseline > 0).then(|| format!("{} only in the baseline", files(only_in_baseline)));
-    let both: Vec<String> = here.into_iter().chain(there).collect();
-    (!both.is_empty()).then(|| both.join(", "))
+    joined(tallies.iter().map(one), ", ").unwrap_or_default()
 }
 
 #[cfg(test)]

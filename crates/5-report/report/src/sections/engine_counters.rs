@@ -2,8 +2,8 @@
 
 use dbdyno_text::{Cell, Column, Row, Table};
 
-use super::{Output, Section, by_microbenchmark, csv_of_rows, interval};
-use crate::figures::{compact, number, ratio};
+use super::{Output, Section, by_microbenchmark, csv_of_rows, estimated};
+use crate::figures::{compact, number};
 use crate::model::{MicrobenchmarkRows, RelativeCounter, Report};
 
 /// So many counters of a candidate are shown; the table in CSV has all.
@@ -59,7 +59,7 @@ fn table(
                 Cell::text(&one.counter),
                 Cell::text(compact(one.baseline_per_query)),
                 Cell::text(compact(one.per_query)),
-                relative(one),
+                one.relative.map_or_else(Cell::dash, estimated),
             ]));
         }
         let others = counters.len().saturating_sub(shown);
@@ -69,13 +69,6 @@ fn table(
         }
     }
     (!table.rows.is_empty()).then_some(table)
-}
-
-fn relative(one: &RelativeCounter) -> Cell {
-    match one.relative {
-        Some(estimate) => Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))),
-        None => Cell::dash(),
-    }
 }
 
 /// One line per microbenchmark, candidate and counter.

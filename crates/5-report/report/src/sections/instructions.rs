@@ -4,7 +4,7 @@ use dbdyno_text::Cell;
 use dbdyno_units::Ratio;
 
 use crate::figures::{compact, percent, percent_change};
-use crate::model::{Instructions, ProfileDifference, ProfileRow};
+use crate::model::{Instructions, ProfileDifference, ProfileRow, by_key};
 
 /// Within this distance from 1, the instructions are the same.
 const SAME: f64 = 0.01;
@@ -60,16 +60,10 @@ pub(crate) fn sentences(profile: &ProfileDifference, names: [&str; 2]) -> Vec<St
 
 /// A sentence for each kind of difference, with the functions that differ so.
 fn by_kind(profile: &ProfileDifference) -> Vec<String> {
-    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
     let certain = profile.functions.iter().filter(|row| row.certain);
     let explained = certain.filter_map(|row| explained(row, of_function(profile, &row.name)));
-    for (kind, text) in explained.take(NAMED) {
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, texts)) => texts.push(text),
-            None => kinds.push((kind, vec![text])),
-        }
-    }
-    kinds.into_iter().map(|(kind, texts)| format!("{kind}: {}", texts.join(", "))).collect()
+    let kinds = by_key(explained.take(NAMED)).into_iter();
+    kinds.map(|(kind, texts)| format!("{kind}: {}", texts.join(", "))).collect()
 }
 
 /// How a function's work differs, and by how much. CPU time is instructions times the time of each: what of the ratio

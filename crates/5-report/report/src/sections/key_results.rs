@@ -5,7 +5,7 @@ use dbdyno_text::{
     Cell, Column, Csv, Fact, Facts, Row, Style, Table, Text, decimals, left, plain, width,
 };
 
-use super::{Output, Section, candidate, ratio_cell};
+use super::{Output, Section, candidate, median_cell, ratio_cell};
 use crate::figures::ratio;
 use crate::key_results::{self, Finding, KeyResult, command, steps};
 use crate::metric::{Grouping, with_clients};
@@ -184,12 +184,11 @@ fn spread(report: &Report, metric: Metric, all: &[&GroupSummary], output: Output
     for summary in all {
         let figures = [summary.min, summary.max, summary.avg].map(|one| Cell::text(ratio(one)));
         let stddev = Cell::number(summary.stddev.map(|value| format!("{value:.3}")));
-        let verdict = report.verdict_of_group(metric, summary);
         let mut cells = labels(report, summary).to_vec();
         let of = report.part_of(&summary.group).map(|(_, all)| format!(" of {all}"));
         cells.push(Cell::text(format!("{}{}", summary.count, of.unwrap_or_default())));
         cells.extend(figures);
-        cells.extend([stddev, ratio_cell(summary.median, metric, verdict)]);
+        cells.extend([stddev, median_cell(report, metric, Some(summary))]);
         if output == Output::Page {
             let at = |name: &str| named(report, summary, name).class("at");
             cells.extend([at(&summary.worst), at(&summary.best)]);

@@ -5,14 +5,13 @@
 use dbdyno_text::{Cell, Column, Csv, Fact, Facts, Interval, Row, Table, decimals};
 use dbdyno_units::{Nanos, Ratio, Share, grouped};
 
-use super::{Output, Section, candidate, estimate_cell, groups, interval, mark};
-use crate::figures::number;
-use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, ratio, tiny};
+use super::{Output, Section, candidate, estimate_cell, estimated, groups, mark};
+use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, number, ratio, tiny};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
     Absolute, CandidateRecord, CounterFigure, CounterSummary, LatencySummary, Metric,
-    MicrobenchmarkRows, Percentile, Report, Role, Verdict,
+    MicrobenchmarkRows, Percentile, Report, Role,
 };
 
 const COSTS_KEY: &str = "per operation: cpu/q is the CPU time of the system under \
@@ -136,7 +135,7 @@ fn relative(figure: &Figure, member: &MicrobenchmarkRows, row: &Compared, output
         let Some(one) = percentile.relative_of(row) else { return Cell::dash() };
         return match one.relative {
             Some(estimate) => estimate_cell(Some(estimate), Metric::Cpu, one.verdict),
-            None => Cell::text("few").verdict(Verdict::tone(one.verdict), one.verdict.name()),
+            None => Cell::text("few").verdict(one.verdict.tone(), one.verdict.name()),
         };
     }
     let Some(value) = figure.ratio(&member.baseline, row) else { return Cell::dash() };
@@ -156,14 +155,23 @@ pub(crate) fn measured<'a>(
     report: &'a Report,
     member: &'a MicrobenchmarkRows,
 ) -> Vec<Measured<'a>> {
-    let of = |candidate: &'a CandidateRecord| match candidate.role {
-        Role::Baseline => Some((candidate, &member.baseline, None)),
-        Role::Candidate | Role::Control => {
-            let row = member.row(&candidate.name)?;
-            Some((candidate, &row.absolute, Some(row)))
-        }
+    let of = |candidate: &'a CandidateRecord| {
+        let (own, row) = values(member, candidate)?;
+        Some((candidate, own, row))
     };
     report.candidates.iter().filter_map(of).collect()
+}
+
+/// The figures of a candidate, and its row unless it is the baseline; `None` if it was not measured.
+pub(crate) fn values<'a>(
+    member: &'a MicrobenchmarkRows,
+    candidate: &CandidateRecord,
+) -> Option<(&'a Absolute, Option<&'a Compared>)> {
+    if candidate.role == Role::Baseline {
+        return Some((&member.baseline, None));
+    }
+    let row = member.row(&candidate.name)?;
+    Some((&row.absolute, Some(row)))
 }
 
 /// Background work has a line of its own if it is at least this share of any CPU time.
@@ -200,15 +208,10 @@ pub(crate) fn measurements(report: &Report, member: &MicrobenchmarkRows) -> Tabl
         let label = format!("Relative {}", metric.quantity());
         push(&label, compared(&|row| groups::ratio(metric, member, row)), one());
     }
-    let switches = |row: &Compared| {
-        let estimate = row.relative_cs?;
-        Some(Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))))
-    };
-    push("Relative context switches", compared(&switches), one());
+    push("Relative context switches", compared(&|row| row.relative_cs.map(estimated)), one());
     let label = format!("Throughput, {}", member.throughput_unit);
     push(&label, absolute(&|own| Some(Cell::number(Some(own.qps?)))), dash());
-    let events = |own: &Absolute| Some(Cell::number(Some(own.tps?)));
-    push("Events/s (TPS)", absolute(&events), dash());
+    push("Events/s (TPS)", absolute(&|own| Some(Cell::number(Some(own.tps?)))), dash());
     let middle_half = |own: &Absolute| {
         let (low, high) = own.qps_middle_half?;
         Some(Cell::text(format!("{low} – {high}")))
@@ -231,9 +234,7 @@ pub(crate) fn measurements(report: &Report, member: &MicrobenchmarkRows) -> Tabl
         push(&format!("Response time, {name}"), time(&|times| percentile.of(times)), dash());
         let relative = |row: &Compared| {
             let one = percentile.relative_of(row)?;
-            let relative = one.relative?;
-            let cell = Cell::text(ratio(relative.median)).interval(Some(interval(relative)));
-            Some(cell.verdict(Verdict::tone(one.verdict), one.verdict.name()))
+            Some(estimated(one.relative?).verdict(one.verdict.tone(), one.verdict.name()))
         };
         push(&format!("Relative {name}"), compared(&relative), one());
     }

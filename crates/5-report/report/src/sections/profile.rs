@@ -4,7 +4,7 @@ use dbdyno_profile::UNKNOWN;
 use dbdyno_text::{Cell, Column, Fact, Facts, Interval, Row, Style, Table, Text, Tone, cut};
 use dbdyno_units::{Share, grouped};
 
-use super::{Block, Chart, Output, Section, csv_of_rows, instructions};
+use super::{Block, Chart, Output, Section, csv_of_rows, instructions, joined};
 use crate::assemble::profile::share_of_differences;
 use crate::charts::flame::Flame;
 use crate::figures::{
@@ -47,17 +47,10 @@ const KEY: &str = "profile: CPU time per query in µs. Shares are those of sampl
      same functions, or some of one side only, differ the other way, so the time is elsewhere there (inlining, tail \
      calls, other names, another order of calls).";
 
-/// How much is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
-    /// So many functions.
-    Largest(usize),
-    Everything,
-}
+/// So many functions are shown.
+const ON_TERMINAL: usize = 12;
 
-const ON_TERMINAL: Extent = Extent::Largest(12);
-
-const ON_PAGE: Extent = Extent::Largest(25);
+const ON_PAGE: usize = 25;
 
 /// A candidate with a profile on a microbenchmark.
 #[derive(Clone, Copy)]
@@ -100,7 +93,7 @@ pub(crate) fn why(
 ) -> Vec<Section> {
     let all = explained(report, candidate, microbenchmark);
     let is_short = all.len() > FEW && !everything;
-    let extent = if everything { Extent::Everything } else { ON_TERMINAL };
+    let most = (!everything).then_some(ON_TERMINAL);
     let section = |one: &Explained<'_>| {
         let mut section = Section::new("why", one.title());
         section.push(Text::new(one.answer()).style(Style::Strong));
@@ -108,7 +101,7 @@ pub(crate) fn why(
             section.push(one.largest());
             return section;
         }
-        for (table, title, about) in one.tables(extent) {
+        for (table, title, about) in one.tables(most) {
             section.title(title, about);
             section.push(table);
         }
@@ -196,8 +189,7 @@ fn unnamed(all: &[Explained<'_>]) -> Option<String> {
             names[1 - side]
         ))
     };
-    let texts: Vec<String> = [0, 1].into_iter().filter_map(text).collect();
-    (!texts.is_empty()).then(|| texts.join("; "))
+    joined([0, 1].into_iter().filter_map(text), "; ")
 }
 
 /// The profiles of a microbenchmark on the page.
@@ -207,7 +199,7 @@ pub(crate) fn of_microbenchmark(report: &Report, member: &MicrobenchmarkRows) ->
     let mut blocks: Vec<Block> = Vec::new();
     for (at, one) in all.iter().enumerate() {
         blocks.push(Text::default().strong(one.answer()).into());
-        let mut tables = one.tables(ON_PAGE).into_iter();
+        let mut tables = one.tables(Some(ON_PAGE)).into_iter();
         blocks.extend(tables.next().map(|(table, ..)| Block::Table(table)));
         let functions = tables.flat_map(|(table, title, about)| {
             [Block::Title(title.to_owned(), about), Block::Table(table)]
@@ -336,8 +328,7 @@ impl Explained<'_> {
             let remark = self.of_certain(one).map(|remark| format!(" ({remark})"));
             format!("{name} {}{}", signed_us(one.difference()), remark.unwrap_or_default())
         };
-        let certain: Vec<String> = self.certain(rows.iter(), most).into_iter().map(text).collect();
-        (!certain.is_empty()).then(|| certain.join(", "))
+        joined(self.certain(rows.iter(), most).into_iter().map(text), ", ")
     }
 
     /// The largest certain differences, then as many that may not be of work: moved ones, and with many functions without
@@ -363,11 +354,12 @@ impl Explained<'_> {
         })
     }
 
-    /// Tables of layers, system calls, functions, and functions with what they call, with their titles.
-    fn tables(&self, extent: Extent) -> Vec<(Table, &'static str, String)> {
+    /// Tables of layers, system calls, functions, and functions with what they call, with their titles. `most`
+    /// functions; everything without it.
+    fn tables(&self, most: Option<usize>) -> Vec<(Table, &'static str, String)> {
         let ProfileDifference { layers, system_calls, functions, with_callees, .. } = self.profile;
         let total_us = self.profile.total_us;
-        let everything = extent == Extent::Everything;
+        let everything = most.is_none();
         let least = LEAST_DIFFERENCE * total_us[0].max(total_us[1]);
         let is_large = |one: &&ProfileRow| one.certain || one.difference().abs() >= least;
         let shown: Vec<&ProfileRow> =
@@ -383,10 +375,7 @@ impl Explained<'_> {
             self.add_others(&mut of_calls, "entries", system_calls, shown.len());
             tables.push((of_calls, "kernel", "µs per query, by system call".to_owned()));
         }
-        let most = match extent {
-            Extent::Largest(most) => most,
-            Extent::Everything => usize::MAX,
-        };
+        let most = most.unwrap_or(usize::MAX);
         let mut shown: Vec<&ProfileRow> = match everything {
             true => functions.iter().collect(),
             false => self.certain(functions.iter(), most),
@@ -496,8 +485,7 @@ impl Explained<'_> {
 
     fn of_certain(&self, one: &ProfileRow) -> Option<String> {
         let remark = self.remark_of(one).map(|it| it.word().to_owned());
-        let parts: Vec<String> = self.share(one.difference()).into_iter().chain(remark).collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
+        joined(self.share(one.difference()).into_iter().chain(remark), ", ")
     }
 
     fn remark_of(&self, one: &ProfileRow) -> Option<Remark> {
@@ -540,9 +528,9 @@ impl Explained<'_> {
     /// Whether there is more work or slower work.
     fn instructions(&self) -> Option<String> {
         let names = [self.row.candidate.as_str(), self.report.baseline.as_str()];
-        let counted = instructions::sentences(self.profile, names);
-        if !counted.is_empty() {
-            return Some(counted.join("; "));
+        let counted = joined(instructions::sentences(self.profile, names), "; ");
+        if counted.is_some() {
+            return counted;
         }
         let cpu = self.row.relative_cpu.filter(|_| self.is_certain())?;
         let word = if cpu.median.get() < 1.0 { "less" } else { "more" };
@@ -580,8 +568,8 @@ impl Explained<'_> {
                 }
             }
         };
-        let largest: Vec<String> = self.row.engine_counters.iter().take(3).map(text).collect();
-        (!largest.is_empty()).then(|| format!("of the engine: {}", largest.join("; ")))
+        let largest = joined(self.row.engine_counters.iter().take(3).map(text), "; ");
+        largest.map(|largest| format!("of the engine: {largest}"))
     }
 
     /// How much of the differences has a name.

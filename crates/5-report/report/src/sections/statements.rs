@@ -2,7 +2,7 @@
 
 use dbdyno_text::{Cell, Column, Row, Table, cut, decimals};
 
-use super::{Output, Section, by_microbenchmark, csv_of_rows, interval};
+use super::{Output, Section, by_microbenchmark, csv_of_rows, estimated};
 use crate::figures::{compact, micros, number, ratio};
 use crate::model::Row as Compared;
 use crate::model::{Estimate, MicrobenchmarkRows, RelativeStatement, Report, Role, Verdict};
@@ -111,7 +111,7 @@ pub(crate) fn table(report: &Report, member: &MicrobenchmarkRows, output: Output
 
 fn relative(one: &RelativeStatement) -> Cell {
     let cell = match one.relative {
-        Some(estimate) => Cell::text(ratio(estimate.median)).interval(Some(interval(estimate))),
+        Some(estimate) => estimated(estimate),
         None if one.baseline_us.is_none() || one.response_us.is_none() => return Cell::dash(),
         None => Cell::text("few"),
     };

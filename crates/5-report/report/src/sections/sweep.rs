@@ -3,9 +3,8 @@
 use dbdyno_text::{Cell, Column, Csv, Interval, Row, Table};
 use dbdyno_units::{Nanos, Qps, Ratio};
 
-use super::{LONGEST_NAME, Output, Section, candidate, estimate_cell, ratio_cell};
-use crate::figures::number;
-use crate::figures::{ends, plus_minus};
+use super::{LONGEST_NAME, Output, Section, candidate, estimate_cell, median_cell, ratio_cell};
+use crate::figures::{ends, number, plus_minus};
 use crate::key_results::{Finding, GroupValue};
 use crate::metric::{Grouping, compared};
 use crate::model::{Estimate, Metric, Report, Role, ScalingRatio, ScalingRow, Verdict};
@@ -212,10 +211,7 @@ pub(crate) fn by_clients(report: &Report, metric: Metric, grouping: Grouping) ->
                     (summary.group.as_str(), summary.clients, &summary.candidate)
                         == (group, *clients, &one.name)
                 });
-                found.map_or_else(Cell::dash, |summary| {
-                    let verdict = report.verdict_of_group(metric, summary);
-                    ratio_cell(summary.median, metric, verdict)
-                })
+                median_cell(report, metric, found)
             });
             let labels = [Cell::text(&label), candidate(report, &one.name, one.role)];
             let row = Row::new(labels.into_iter().chain(cells));
