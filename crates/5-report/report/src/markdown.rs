@@ -38,12 +38,7 @@ pub fn render(report: &Report) -> String {
         sections.push(profile::summary(report, output));
         sections.push(waits(report, None));
     }
-    let mut last = Section::new("notes", "");
-    let notes = notes(report, output);
-    if !notes.rows.is_empty() {
-        last.push(notes);
-    }
-    sections.push(last);
+    sections.push(notes(report, output));
     format!("{}{}", introduction(report), markdown(&sections))
 }
 

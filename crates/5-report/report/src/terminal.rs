@@ -3,9 +3,7 @@
 //! The tables of groups are not part of the document: a row per microbenchmark, a column per candidate, in
 //! the most detailed arrangement that fits the width, which depends on the width of all tables.
 
-use dbdyno_text::{
-    Fact, Facts, Tone, break_name, cut, left, plain, right, terminal, width, wrap, write_blocks,
-};
+use dbdyno_text::{Fact, Facts, Tone, break_name, cut, left, plain, right, terminal, width, wrap};
 use dbdyno_units::Qps;
 
 use crate::figures::{compact, ends, plus_minus, ratio};
@@ -52,21 +50,11 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     let paint = Paint::new(options.color);
     let draw = |sections: &[Section]| terminal(sections, options.width, paint);
     let mut out = format!("{}{}", first_line(report, paint), draw(&[introduction(report)]));
-    let notes = |report: &Report| {
-        let mut text = String::from("\n");
-        write_blocks::<crate::sections::Chart>(
-            &mut text,
-            &[notes(report, Output::Terminal).into()],
-            options.width,
-            paint,
-        );
-        if text.trim().is_empty() { String::new() } else { text }
-    };
+    let output = Output::Terminal;
     if let Some(insert) = &report.insert {
-        out.push_str(&draw(&of_inserts(insert, options.width)));
-        out.push_str(&draw(&[builds(report, Output::Terminal), config_diff(report)]));
-        out.push_str(&notes(report));
-        return out;
+        let mut sections = of_inserts(insert, options.width);
+        sections.extend([builds(report, output), config_diff(report), notes(report, output)]);
+        return out + &draw(&sections);
     }
     if report.microbenchmarks.is_empty() {
         out.push_str(&draw(&[nothing()]));
@@ -74,11 +62,14 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
     let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
     let by_series = comes_first(report) && !options.details;
     // The report with names for tables. Those of a series are shortened there.
-    let short = if by_series { None } else { ShortNames::of(report, options.width) };
-    let renamed = short.as_ref().map(|names| names.apply(report));
+    let short = if by_series { Vec::new() } else { short_names(report, options.width) };
+    let renamed = (!short.is_empty()).then(|| renamed(report, &short));
     let (full, report) = (report, renamed.as_ref().unwrap_or(report));
-    if let Some(names) = &short {
-        out.push_str(&draw(&[names.legend()]));
+    if !short.is_empty() {
+        let mut legend = Section::new("names", "names in tables");
+        let names = short.iter().map(|(long, short)| Fact::new(short, *long));
+        legend.push(Facts::new(names).indent(2));
+        out.push_str(&draw(&[legend]));
     }
     for (group, members) in grouping.groups(&report.microbenchmarks) {
         if by_series {
@@ -94,39 +85,34 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         let groups = grouping.groups(&report.microbenchmarks).into_values();
         let members: Vec<_> = groups.flatten().map(|(_, member)| member).collect();
         let parts = [Part::Costs, Part::ResponseTimes, Part::Counters];
-        sections.extend(parts.map(|part| operations(report, part, &members, Output::Terminal)));
-        sections.push(counters(report, Output::Terminal));
-        sections.push(statements(report, Output::Terminal));
-        sections.push(engine_counters(report, Output::Terminal));
+        sections.extend(parts.map(|part| operations(report, part, &members, output)));
+        sections.push(counters(report, output));
+        sections.push(statements(report, output));
+        sections.push(engine_counters(report, output));
         sections.push(plans::plans(report));
-        sections.push(profile::summary(report, Output::Terminal));
+        sections.push(profile::summary(report, output));
         sections.push(waits::waits(report, None));
     }
     if !by_series {
-        sections.push(summaries(report, Metric::Qps, grouping, Output::Terminal));
+        sections.push(summaries(report, Metric::Qps, grouping, output));
     }
-    sections.push(effects(report, Output::Terminal));
-    sections.push(series(full, Output::Terminal));
+    sections.push(effects(report, output));
+    sections.push(series(full, output));
     sections.push(training(report, grouping));
     if options.details && report.has(Metric::Cpu) {
-        sections.push(summaries(report, Metric::Cpu, grouping, Output::Terminal));
+        sections.push(summaries(report, Metric::Cpu, grouping, output));
     }
-    sections.push(builds(full, Output::Terminal));
-    sections.push(config_diff(report));
-    out.push_str(&draw(&sections));
-    out.push_str(&notes(full));
-    let mut sections = Vec::new();
+    sections.extend([builds(full, output), config_diff(report), notes(full, output)]);
     if by_series {
         let mut section = Section::new("note", "");
         section.note(NOT_BY_CANDIDATE);
         sections.push(section);
     } else {
-        sections.push(key_results_section(full, grouping, Output::Terminal));
+        sections.push(key_results_section(full, grouping, output));
     }
-    sections.push(sweep::scaling(report, grouping, Output::Terminal));
+    sections.push(sweep::scaling(report, grouping, output));
     sections.push(sweep::key_results(report, grouping));
-    out.push_str(&draw(&sections));
-    out
+    out + &draw(&sections)
 }
 
 /// The lines of a screen that an answer may have, without the line of the prompt.
@@ -690,57 +676,43 @@ fn base_figure(metric: Metric, absolute: &Absolute, full: bool) -> String {
 /// Maximum number of lines of a name in a heading.
 const LINES: usize = 3;
 
-/// The candidates' names in tables.
-struct ShortNames {
-    /// Pairs of a candidate's name and its short name, in the report's order.
-    names: Vec<(String, String)>,
+/// Pairs of a candidate's name and its short name in tables, in the report's order; empty if the names fit into tables
+/// of this width.
+fn short_names(report: &Report, room: usize) -> Vec<(&str, String)> {
+    let columns = Layout::choose(report, Metric::Qps, room).cell.columns();
+    let fit = |names: &[&str]| {
+        let lines = |name: &&str| break_name(&plain(name), columns).len();
+        let mut cuts: Vec<String> =
+            names.iter().map(|name| cut(&plain(name), LONGEST_NAME)).collect();
+        cuts.sort_unstable();
+        let are_different = cuts.windows(2).all(|pair| pair[0] != pair[1]);
+        are_different && names.iter().all(|name| lines(name) <= LINES)
+    };
+    let named = report.candidates.iter().filter(|one| one.role != Role::Control);
+    let names: Vec<&str> = named.map(|one| one.name.as_str()).collect();
+    let short = dbdyno_text::short_names(&names, fit).unwrap_or_default();
+    names.into_iter().zip(short).collect()
 }
 
-impl ShortNames {
-    /// `None` if the names fit into tables of this width.
-    fn of(report: &Report, room: usize) -> Option<Self> {
-        let columns = Layout::choose(report, Metric::Qps, room).cell.columns();
-        let fit = |names: &[&str]| {
-            let lines = |name: &&str| break_name(&plain(name), columns).len();
-            let mut cuts: Vec<String> =
-                names.iter().map(|name| cut(&plain(name), LONGEST_NAME)).collect();
-            cuts.sort_unstable();
-            let are_different = cuts.windows(2).all(|pair| pair[0] != pair[1]);
-            are_different && names.iter().all(|name| lines(name) <= LINES)
-        };
-        let named = report.candidates.iter().filter(|one| one.role != Role::Control);
-        let names: Vec<&str> = named.map(|one| one.name.as_str()).collect();
-        let short = dbdyno_text::short_names(&names, fit)?;
-        let names = names.into_iter().map(str::to_owned).zip(short).collect();
-        Some(Self { names })
-    }
-
-    fn apply(&self, report: &Report) -> Report {
-        let short = |name: &mut String| {
-            if let Some((_, short)) = self.names.iter().find(|(long, _)| long == name) {
-                name.clone_from(short);
-            }
-        };
-        let mut renamed = report.clone();
-        short(&mut renamed.baseline);
-        renamed.candidates.iter_mut().for_each(|one| short(&mut one.name));
-        let rows = renamed.microbenchmarks.iter_mut().flat_map(|one| &mut one.rows);
-        rows.for_each(|one| short(&mut one.candidate));
-        let groups = renamed.groups.iter_mut().chain(&mut renamed.three_groups);
-        groups.for_each(|one| short(&mut one.candidate));
-        renamed.counter_groups.iter_mut().for_each(|one| short(&mut one.candidate));
-        renamed.scaling.iter_mut().for_each(|one| short(&mut one.candidate));
-        renamed.failures.iter_mut().for_each(|one| short(&mut one.candidate));
-        renamed.optimizations.iter_mut().for_each(|one| short(&mut one.candidate));
-        renamed
-    }
-
-    fn legend(&self) -> Section {
-        let mut section = Section::new("names", "names in tables");
-        let names = self.names.iter().map(|(long, short)| Fact::new(short, long));
-        section.push(Facts::new(names).indent(2));
-        section
-    }
+/// The report with short names.
+fn renamed(report: &Report, names: &[(&str, String)]) -> Report {
+    let short = |name: &mut String| {
+        if let Some((_, short)) = names.iter().find(|(long, _)| long == name) {
+            name.clone_from(short);
+        }
+    };
+    let mut renamed = report.clone();
+    short(&mut renamed.baseline);
+    renamed.candidates.iter_mut().for_each(|one| short(&mut one.name));
+    let rows = renamed.microbenchmarks.iter_mut().flat_map(|one| &mut one.rows);
+    rows.for_each(|one| short(&mut one.candidate));
+    let groups = renamed.groups.iter_mut().chain(&mut renamed.three_groups);
+    groups.for_each(|one| short(&mut one.candidate));
+    renamed.counter_groups.iter_mut().for_each(|one| short(&mut one.candidate));
+    renamed.scaling.iter_mut().for_each(|one| short(&mut one.candidate));
+    renamed.failures.iter_mut().for_each(|one| short(&mut one.candidate));
+    renamed.optimizations.iter_mut().for_each(|one| short(&mut one.candidate));
+    renamed
 }
 
 #[cfg(test)]

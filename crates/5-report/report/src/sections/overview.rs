@@ -55,7 +55,7 @@ pub(crate) fn introduction(report: &Report) -> Section {
 }
 
 /// Noise, failures, warnings and the method. `output` is not the page, which has notes of its own.
-pub(crate) fn notes(report: &Report, output: Output) -> Facts {
+pub(crate) fn notes(report: &Report, output: Output) -> Section {
     let mut facts = Vec::new();
     let mut add = |label: &str, text: String, style: Style| {
         facts.push(Fact::new(label, text).label_style(style));
@@ -92,7 +92,14 @@ pub(crate) fn notes(report: &Report, output: Output) -> Facts {
         let method = report.interval_method.trim_end();
         add("intervals", format!("{method} ± is the farther end of the interval."), known);
     }
-    Facts { least: "noise floor".len(), repeats: true, ..Facts::new(facts) }
+    let mut section = Section::new("notes", "");
+    if !facts.is_empty() {
+        if output == Output::Terminal {
+            section.push(Text::default().code(""));
+        }
+        section.push(Facts { least: "noise floor".len(), repeats: true, ..Facts::new(facts) });
+    }
+    section
 }
 
 /// Scripts shown on a terminal.

@@ -729,9 +729,9 @@ fn matrix_with_many_numbers_of_clients_fits() {
 /// The sample with other names of candidates.
 fn named(names: &[&str]) -> Report {
     let report = sample::report_of(&["scan_range=100", "insert_range=100"]);
-    let old = report.candidates.iter().map(|one| one.name.clone());
-    let names = old.zip(names.iter().map(|&name| name.to_owned())).collect();
-    let mut report = ShortNames { names }.apply(&report);
+    let old = report.candidates.iter().map(|one| one.name.as_str());
+    let names: Vec<(&str, String)> = old.zip(names.iter().map(|&name| name.to_owned())).collect();
+    let mut report = renamed(&report, &names);
     sample::refresh(&mut report);
     report
 }
