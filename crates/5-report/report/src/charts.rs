@@ -306,7 +306,7 @@ pub(crate) struct Line {
     pub(crate) points: Vec<Point>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Point {
     pub(crate) at: f64,
     pub(crate) value: f64,

@@ -1,7 +1,7 @@
 //! The insert benchmark on the page: throughput of all steps relative to the baseline as bars, then
 //! tables and charts of each step.
 
-use dbdyno_text::{Cell, Column, Mark, Row, Table};
+use dbdyno_text::{Cell, Column, Row, Table};
 use maud::{Markup, html};
 
 use super::document::{self, with_heading};
@@ -9,7 +9,7 @@ use crate::charts::{self, Scale, colour, percent};
 use crate::metric::clients;
 use crate::model::{CandidateStep, INSERT_METRICS, InsertReport, Role, StepReport};
 use crate::sections::Output;
-use crate::sections::inserts::{findings, introduction, name, ratio_text, remarks, step};
+use crate::sections::inserts::{findings, introduction, mark, name, ratio_text, remarks, step};
 use crate::words;
 
 pub(super) fn render(report: &InsertReport) -> Markup {
@@ -31,8 +31,7 @@ fn key_results(report: &InsertReport) -> Markup {
     html! {
         div.findings {
             @for (candidate, findings) in findings(report) {
-                @let mark = name(candidate).mark.unwrap_or(Mark::Baseline);
-                h3 { (document::label(mark, &candidate.candidate)) }
+                h3 { (document::label(mark(candidate), &candidate.candidate)) }
                 ul {
                     @for finding in &findings {
                         li.(finding.tone.map_or("noise", charts::class)) {
@@ -144,11 +143,10 @@ impl Bar<'_> {
     fn chart(&self, scale: &Scale) -> Markup {
         let (one, end) = (scale.clamped(1.0), scale.clamped(self.ratio));
         let width = (end - one).abs().max(0.15);
-        let mark = name(self.candidate).mark.unwrap_or(Mark::Baseline);
         html! {
             svg.lanes aria-hidden="true" {
                 (scale.grid(None))
-                g.{ (colour(mark)) } {
+                g.{ (colour(mark(self.candidate))) } {
                     rect.value x=(percent(one.min(end))) width=(percent(width)) y="4"
                         height=(ROW - 8) {}
                     @if let Some((low, high)) = self.range {
