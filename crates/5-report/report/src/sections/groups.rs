@@ -1,5 +1,5 @@
 //! The tables of groups for page and Markdown: a row per microbenchmark, a column per candidate. On a
-//! terminal their arrangement depends on the width of all of them, see `terminal.rs`.
+//! terminal their arrangement depends on the width of all of them, see `terminal/groups.rs`.
 
 use dbdyno_text::{Cell, Column, Row as TableRow, Table, Text};
 

@@ -709,3 +709,6 @@ fn executed(row: &Compared, kind: &str, name: &str) -> [Option<f64>; 2] {
     let profile = row.profile.as_ref().filter(|_| kind == "function");
     profile.map(|profile| instructions::of_function(profile, name)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;
