@@ -377,23 +377,22 @@ fn microbenchmarks(
     catalog: &Catalog,
     values: &[Value],
 ) -> Result<(Vec<MicrobenchmarkRecord>, Vec<String>), ImportError> {
-    let mut found: Vec<CatalogMatch> = Vec::new();
-    let mut by_name: HashMap<&str, usize> = HashMap::new();
-    let mut records: Vec<(usize, MicrobenchmarkRecord)> = Vec::new();
+    // Each in the order of the first of its values.
+    let mut found: HashMap<&str, (usize, CatalogMatch)> = HashMap::new();
+    let mut records: Vec<((usize, usize), MicrobenchmarkRecord)> = Vec::new();
     // The rows of a statement of each record.
     let mut known: HashMap<(&str, u32), Option<u64>> = HashMap::new();
     let mut ungrouped = Vec::new();
     for value in values {
         let name = value.microbenchmark.as_str();
-        let at = *by_name.entry(name).or_insert_with(|| {
+        let next = found.len();
+        let (at, standing) = found.entry(name).or_insert_with(|| {
             let standing = look_up(catalog, name);
             if standing.group.is_none() {
                 ungrouped.push(name.to_owned());
             }
-            found.push(standing);
-            found.len() - 1
+            (next, standing)
         });
-        let standing = &found[at];
         let rows = value.summary.is_none() && standing.counts_rows;
         // Values of such tables are in millions of rows: store them as if each statement read one
         // million.
@@ -407,24 +406,21 @@ fn microbenchmarks(
             }
             Some(_) => {}
             None => {
+                let group = standing.group.as_ref();
                 let record = MicrobenchmarkRecord {
                     name: name.to_owned(),
                     clients: value.clients,
-                    group: standing.group.as_ref().map_or(OTHER, Group::name).to_owned(),
-                    three_group: standing
-                        .group
-                        .as_ref()
-                        .map_or(OTHER, Group::coarse_name)
-                        .to_owned(),
+                    group: group.map_or(OTHER, Group::name).to_owned(),
+                    three_group: group.map_or(OTHER, Group::coarse_name).to_owned(),
                     rows_read_per_statement: rows,
-                    writes: standing.group == Some(Group::Writes),
+                    writes: group == Some(&Group::Writes),
                     ..MicrobenchmarkRecord::default()
                 };
-                records.push((at, record));
+                records.push(((standing.index, *at), record));
             }
         }
     }
-    records.sort_by_key(|(at, record)| (found[*at].index, *at, record.clients));
+    records.sort_by_key(|(at, record)| (*at, record.clients));
     Ok((records.into_iter().map(|(_, record)| record).collect(), ungrouped))
 }
 

@@ -80,7 +80,8 @@ impl Scale {
                 rect.band x=(percent(low)) width=(percent(high - low)) height="100%" {}
             }
             @for (value, _) in self.ticks() {
-                (vertical_line(self.line_class(value), self.position(value)))
+                @let x = percent(self.position(value));
+                line class=(self.line_class(value)) x1=(x) x2=(x) y2="100%" {}
             }
         }
     }
@@ -119,12 +120,6 @@ fn is_one(value: f64) -> bool {
 
 pub(crate) fn percent(position: f64) -> String {
     format!("{position:.2}%")
-}
-
-/// A line over the whole height of a chart.
-fn vertical_line(class: &str, position: f64) -> Markup {
-    let x = percent(position);
-    html! { line class=(class) x1=(x) x2=(x) y2="100%" {} }
 }
 
 /// A round amount, without trailing zeros: `2.5k`, `0.25`.
@@ -241,11 +236,6 @@ impl Plot {
             line class=(class) x1=(self.left) x2=(self.right) y1=(y) y2=(y) {}
             text x=(coordinate(self.left - 6.0)) y=(text_y) text-anchor="end" { (label) }
         }
-    }
-
-    pub(crate) fn vertical(&self, x: f64) -> Markup {
-        let x = coordinate(x);
-        html! { line.tick x1=(x) x2=(x) y1=(self.top) y2=(self.bottom) {} }
     }
 
     /// A label below the horizontal axis, `below` units under it.
@@ -388,9 +378,12 @@ impl LineChart {
     }
 
     fn label(&self, x: f64, label: &str) -> Markup {
-        let (text_x, text_y) = (coordinate(x), coordinate(self.plot.bottom + 12.0));
+        let Plot { top, bottom, .. } = self.plot;
+        let (text_x, text_y) = (coordinate(x), coordinate(bottom + 12.0));
         html! {
-            @if self.style != LabelStyle::Bare { (self.plot.vertical(x)) }
+            @if self.style != LabelStyle::Bare {
+                line.tick x1=(text_x) x2=(text_x) y1=(top) y2=(bottom) {}
+            }
             @if self.style == LabelStyle::Slanted {
                 text x=(text_x) y=(text_y) text-anchor="end"
                     transform={ "rotate(-40 " (text_x) " " (text_y) ")" } {

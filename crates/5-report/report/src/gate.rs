@@ -173,16 +173,17 @@ impl Context<'_> {
         let row = microbenchmark.row(self.candidate);
         let metric = row.map_or(Metric::Qps, |row| self.metric(row));
         let limit = self.limit(self.report.floor_of(metric, microbenchmark));
-        let outcome = match row {
+        let outcome = match row.map(|row| (row.verdict_of(metric), row.estimate(metric))) {
             None => Outcome::NotJudged(self.missing(microbenchmark)),
-            Some(row) => match (row.verdict_of(metric), row.estimate(metric)) {
-                (Verdict::Failed, _) => Outcome::NotJudged(FAILED),
-                (Verdict::ClientBound, _) => Outcome::NotJudged("client-bound"),
-                (_, None) => Outcome::NotJudged(unknown(metric)),
-                (_, Some(Estimate { median, low, high, .. })) => {
-                    judge_interval(metric, limit, Quotient { ratio: median, low, high })
-                }
-            },
+            Some((Verdict::Failed, _)) => Outcome::NotJudged(FAILED),
+            Some((Verdict::ClientBound, _)) => Outcome::NotJudged("client-bound"),
+            Some((_, None)) => Outcome::NotJudged(match metric {
+                Metric::Qps => "too few blocks",
+                Metric::Cpu => "CPU time is unknown, or too few blocks",
+            }),
+            Some((_, Some(Estimate { median, low, high, .. }))) => {
+                judge_interval(metric, limit, Quotient { ratio: median, low, high })
+            }
         };
         let name = Some(microbenchmark.name.clone());
         let (group, clients) = (&microbenchmark.group, microbenchmark.clients);
@@ -260,13 +261,6 @@ impl Context<'_> {
             time,
             outcome,
         }
-    }
-}
-
-const fn unknown(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Qps => "too few blocks",
-        Metric::Cpu => "CPU time is unknown, or too few blocks",
     }
 }
 

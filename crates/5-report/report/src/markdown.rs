@@ -7,7 +7,7 @@ use crate::metric::Grouping;
 use crate::model::{Report, Role, RunStatus};
 use crate::sections::engine_counters::engine_counters;
 use crate::sections::key_results::{key_results, summaries};
-use crate::sections::overview::notes;
+use crate::sections::overview::{notes, times};
 use crate::sections::plans::plans;
 use crate::sections::profile;
 use crate::sections::series::effects;
@@ -49,10 +49,8 @@ fn introduction(report: &Report) -> String {
         (RunStatus::Incomplete, None) => "**Incomplete**".to_owned(),
     };
     let workload = words::workload(report).map_or_else(String::new, |text| format!(" {text}."));
-    let times = report.times().map_or_else(String::new, |(measuring, elapsed)| match elapsed {
-        Some(elapsed) => format!(", measured {measuring} of {elapsed}"),
-        None => format!(", measured {measuring}"),
-    });
+    let times = times(report, " of ").map(|times| format!(", measured {times}"));
+    let times = times.unwrap_or_default();
     format!(
         "## {}\n\n{status}; started {}{times} with dbdyno {}.{}\n",
         escape(&report.name),

@@ -59,6 +59,11 @@ impl Verdict {
     }
 }
 
+/// An empty section with the first title on a terminal, and the second one elsewhere.
+fn titled(output: Output, id: &'static str, [on_terminal, title]: [&str; 2]) -> Section {
+    Section::new(id, if output == Output::Terminal { on_terminal } else { title })
+}
+
 /// A section with what `blocks` has of each microbenchmark below its name and `about`, and then what it means.
 pub(crate) fn by_microbenchmark<B: Into<Block>>(
     report: &Report,

@@ -112,15 +112,19 @@ impl Stacks {
 
     /// A line per stack: its functions, the outermost first, separated by `;`, and its samples.
     fn folded(&self) -> String {
-        let name = |frame: &u32| plain(&self.functions[*frame as usize]).replace(';', ":");
         let line = |stack: &CpuStack| {
-            let names: Vec<String> = match &stack.frames[..] {
-                [] => vec![RARE.to_owned()],
-                frames => frames.iter().map(name).collect(),
-            };
-            format!("{} {}\n", names.join(";"), stack.samples)
+            let names = self.names(stack).into_iter().map(|name| plain(name).replace(';', ":"));
+            format!("{} {}\n", names.collect::<Vec<_>>().join(";"), stack.samples)
         };
         self.stacks.iter().map(line).collect()
+    }
+
+    /// The functions of a stack, the outermost first.
+    fn names(&self, stack: &CpuStack) -> Vec<&str> {
+        match &stack.frames[..] {
+            [] => vec![RARE],
+            frames => frames.iter().map(|one| self.functions[*one as usize].as_str()).collect(),
+        }
     }
 }
 
@@ -191,13 +195,9 @@ pub(crate) fn speedscope(report: &Report) -> Result<Option<String>, ExportError>
     let names: Vec<&str> = names.chain([RARE]).collect::<BTreeSet<_>>().into_iter().collect();
     let number = |name: &str| names.partition_point(|one| *one < name);
     let profile = |one: &Profiled<'_>| -> Value {
-        let Stacks { functions, stacks } = one.stacks;
-        let frame = |frame: &u32| number(&functions[*frame as usize]);
+        let stacks = &one.stacks.stacks;
         let sample = |stack: &CpuStack| -> Vec<usize> {
-            match &stack.frames[..] {
-                [] => vec![number(RARE)],
-                frames => frames.iter().map(frame).collect(),
-            }
+            one.stacks.names(stack).into_iter().map(number).collect()
         };
         let MicrobenchmarkRows { name, clients, .. } = one.microbenchmark;
         let name = with_clients(name, *clients, report.is_sweep());

@@ -83,13 +83,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
             (microbenchmarks(report), ("Noise floor", noise))
         }
     };
-    let times = report.times().map_or_else(
-        || "unknown".to_owned(),
-        |(measuring, elapsed)| match elapsed {
-            Some(elapsed) => format!("{measuring} of {elapsed}"),
-            None => measuring.to_string(),
-        },
-    );
+    let times = overview::times(report, " of ").unwrap_or_else(|| "unknown".to_owned());
     let mut facts = vec![("Started", readable_time(&report.started)), ("Time measured", times)];
     // Six facts fill the strip at every width.
     let system = baseline.map_or_else(String::new, |baseline| baseline.system_title());

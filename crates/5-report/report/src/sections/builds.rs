@@ -4,7 +4,7 @@ use dbdyno_results::{AuditRecord, NamedCount};
 use dbdyno_text::{Cell, Column, Fact, Facts, Row, Table};
 use dbdyno_units::{Bytes, counted, grouped};
 
-use super::{Output, Section, candidate, joined};
+use super::{Output, Section, candidate, joined, titled};
 use crate::model::{BuildRecord, CandidateRecord, Report, Role, by_key};
 
 /// Number of kinds of differences per candidate on a terminal; the page lists all.
@@ -18,15 +18,14 @@ const ABOUT: &str = "Compiler settings recorded in the objects of each build. Sm
 /// A row per build, and the differences between command lines. On a terminal, properties that are the
 /// same for all builds are listed below the table.
 pub(crate) fn builds(report: &Report, output: Output) -> Section {
-    let mut section = Section::new("builds", "Builds");
+    let titles = ["builds, by what compilers recorded", "Builds"];
+    let mut section = titled(output, "builds", titles);
     let builds = audited(report);
     let Some(first) = builds.first() else { return section };
     let (same, differing): (Vec<Property>, Vec<Property>) = Property::ALL
         .into_iter()
         .partition(|property| output == Output::Terminal && is_same(*property, &builds));
-    if output == Output::Terminal {
-        section.title = "builds, by what compilers recorded".to_owned();
-    } else {
+    if output != Output::Terminal {
         section.note(ABOUT);
     }
     section.push(table(report, &builds, &differing, output));

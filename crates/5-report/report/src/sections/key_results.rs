@@ -5,7 +5,7 @@ use dbdyno_text::{
     Cell, Column, Csv, Fact, Facts, Row, Style, Table, Text, decimals, left, plain, width,
 };
 
-use super::{Output, Section, candidate, median_cell, ratio_cell};
+use super::{Output, Section, candidate, median_cell, ratio_cell, titled};
 use crate::figures::ratio;
 use crate::key_results::{self, Finding, KeyResult, command, steps};
 use crate::metric::{Grouping, with_clients};
@@ -18,10 +18,7 @@ const MAX_DIFFERENCES: usize = 2;
 /// The key results for a terminal or as Markdown; the page has its own form of them.
 pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -> Section {
     let results = key_results::of(report, grouping);
-    let mut section = Section::new("key", "Key results");
-    if output == Output::Terminal {
-        section.title = "key results".to_owned();
-    }
+    let mut section = titled(output, "key", ["key results", "Key results"]);
     section.about = format!("compared with {}", report.baseline);
     if results.iter().any(|result| result.finding.metric == Metric::Cpu) {
         section.note(CPU_FIRST);

@@ -20,14 +20,8 @@ const MAX_DIFFERENCES: usize = 4;
 /// When and on what, what the candidates are, and the signs; for a terminal.
 pub(crate) fn introduction(report: &Report) -> Section {
     let mut section = Section::new("introduction", "");
-    let mut started = format!("started {}", report.started);
-    if let Some((measuring, elapsed)) = report.times() {
-        started.push_str(&format!(", measured {measuring}"));
-        if let Some(elapsed) = elapsed {
-            started.push_str(&format!(", elapsed {elapsed}"));
-        }
-    }
-    section.note(started);
+    let measured = times(report, ", elapsed ").map(|times| format!(", measured {times}"));
+    section.note(format!("started {}{}", report.started, measured.unwrap_or_default()));
     let mut facts = Vec::new();
     facts.extend(words::workload(report).map(|workload| ("workload", workload)));
     if let Some(baseline) = report.candidates.first() {
@@ -52,6 +46,13 @@ pub(crate) fn introduction(report: &Report) -> Section {
         section.note("· measured by others, too few values for an interval, no verdict");
     }
     section
+}
+
+/// The measuring time, and behind `between` the elapsed time if it is known; `None` if nothing was measured here.
+pub(crate) fn times(report: &Report, between: &str) -> Option<String> {
+    let (measuring, elapsed) = report.times()?;
+    let elapsed = elapsed.map(|elapsed| format!("{between}{elapsed}")).unwrap_or_default();
+    Some(format!("{measuring}{elapsed}"))
 }
 
 /// Noise, failures, warnings and the method. `output` is not the page, which has notes of its own.

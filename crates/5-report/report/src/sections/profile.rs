@@ -364,15 +364,13 @@ impl Explained<'_> {
         let is_large = |one: &&ProfileRow| one.certain || one.difference().abs() >= least;
         let shown: Vec<&ProfileRow> =
             layers.iter().filter(|one| everything || is_large(one)).collect();
-        let mut of_layers = self.table("layer", &shown);
-        self.add_others(&mut of_layers, "layers", layers, shown.len());
+        let mut of_layers = self.table("layer", &shown, ("layers", layers));
         of_layers.push(self.sum());
         let mut tables = vec![(of_layers, "layers", "µs per query".to_owned())];
         let shown: Vec<&ProfileRow> =
             system_calls.iter().filter(|one| everything || one.certain).collect();
         if !shown.is_empty() {
-            let mut of_calls = self.table("system call", &shown);
-            self.add_others(&mut of_calls, "entries", system_calls, shown.len());
+            let of_calls = self.table("system call", &shown, ("entries", system_calls));
             tables.push((of_calls, "kernel", "µs per query, by system call".to_owned()));
         }
         let most = most.unwrap_or(usize::MAX);
@@ -383,8 +381,7 @@ impl Explained<'_> {
         if shown.is_empty() {
             shown = functions.iter().take(UNCERTAIN).collect();
         }
-        let mut of_functions = self.table("function", &shown);
-        self.add_others(&mut of_functions, "functions", functions, shown.len());
+        let of_functions = self.table("function", &shown, ("functions", functions));
         let mut about = "µs per query, without what they call".to_owned();
         about.extend(unnamed(&[*self]).map(|unnamed| format!("; {unnamed}")));
         tables.push((of_functions, "functions", about));
@@ -397,7 +394,7 @@ impl Explained<'_> {
             let about =
                 "µs per query; certain differences, without functions that have 90% of the time";
             tables.push((
-                self.table("with what it calls", &shown),
+                self.table("with what it calls", &shown, ("", &[])),
                 "functions with what they call",
                 about.to_owned(),
             ));
@@ -405,7 +402,13 @@ impl Explained<'_> {
         tables
     }
 
-    fn table(&self, what: &'static str, rows: &[&ProfileRow]) -> Table {
+    /// A table of some rows, and the sum of the others of `all`, which are `several`.
+    fn table(
+        &self,
+        what: &'static str,
+        rows: &[&ProfileRow],
+        (several, all): (&str, &[ProfileRow]),
+    ) -> Table {
         let names = [self.report.baseline.as_str(), self.row.candidate.as_str(), "difference"];
         let numbers = names.map(|name| Column::number(cut(name, LONGEST_IN_HEADING)));
         let remarks = if self.is_certain() { "of the difference" } else { "" };
@@ -429,29 +432,18 @@ impl Explained<'_> {
             let remark = [Cell::text(self.remark(one))];
             table.push(Row::new(cells.into_iter().chain(executed).chain(remark)));
         }
-        table
-    }
-
-    /// Adds what the rows after the first ones that are shown add up to.
-    fn add_others(&self, table: &mut Table, what: &str, rows: &[ProfileRow], shown: usize) {
-        if shown >= rows.len() {
-            return;
+        if rows.len() < all.len() {
+            let names: Vec<&str> = rows.iter().map(|one| one.name.as_str()).collect();
+            let others = all.iter().filter(|one| !names.contains(&one.name.as_str()));
+            let (mut own, mut base) = (0.0, 0.0);
+            others.for_each(|one| (own, base) = (own + one.us, base + one.baseline_us));
+            let name = format!("{} other {several}", all.len() - rows.len());
+            let cells = [name, us(base), us(own), signed_us(own - base)].map(Cell::text);
+            let executed = is_counted.then(Cell::dash);
+            let share = [Cell::text(self.share(own - base).unwrap_or_default())];
+            table.push(Row::new(cells.into_iter().chain(executed).chain(share)));
         }
-        let names: Vec<&str> = table.rows.iter().map(|row| row.cells[0].text.as_str()).collect();
-        let others = rows.iter().filter(|one| !names.contains(&one.name.as_str()));
-        let (mut own, mut base) = (0.0, 0.0);
-        others.for_each(|one| (own, base) = (own + one.us, base + one.baseline_us));
-        let name = format!("{} other {what}", rows.len() - shown);
-        let cells = [
-            Cell::text(name),
-            Cell::text(us(base)),
-            Cell::text(us(own)),
-            Cell::text(signed_us(own - base)),
-        ];
-        let is_counted = what == "functions" && self.profile.instructions.is_some();
-        let executed = is_counted.then(Cell::dash);
-        let share = [Cell::text(self.share(own - base).unwrap_or_default())];
-        table.push(Row::new(cells.into_iter().chain(executed).chain(share)));
+        table
     }
 
     fn sum(&self) -> Row {

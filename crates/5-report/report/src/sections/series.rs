@@ -4,7 +4,7 @@
 use dbdyno_text::{Cell, Column, Csv, Mark, Row, Table, Text, without_common_ends};
 use dbdyno_units::Ratio;
 
-use super::{Block, Chart, Output, Section, estimate_cell};
+use super::{Block, Chart, Output, Section, estimate_cell, joined, titled};
 use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::figures::{percent_change, plus_minus, ratio};
 use crate::metric::with_clients;
@@ -13,13 +13,11 @@ use crate::model::{
 };
 
 pub(crate) fn series(report: &Report, output: Output) -> Section {
-    let mut section = Section::new("series", "In order");
+    let mut section = titled(output, "series", ["", "In order"]);
     if report.series.is_empty() {
         return section;
     }
-    if output == Output::Terminal {
-        section.title.clear();
-    } else {
+    if output != Output::Terminal {
         section.note(KEY);
     }
     for series in &report.series {
@@ -33,7 +31,6 @@ pub(crate) fn series(report: &Report, output: Output) -> Section {
             };
             let groups = series.groups.iter().filter(|group| group.clients == count);
             let groups: Vec<SeriesGroup> = groups.map(named).collect();
-            let groups: Vec<&SeriesGroup> = groups.iter().collect();
             let of = with_clients(&format!("{}, QPS", series.name), count, report.is_sweep());
             if output == Output::Page {
                 let legend = groups.iter().enumerate();
@@ -61,7 +58,7 @@ pub(crate) fn series(report: &Report, output: Output) -> Section {
     section
 }
 
-fn groups_table(series: &Series, groups: &[&SeriesGroup]) -> Table {
+fn groups_table(series: &Series, groups: &[SeriesGroup]) -> Table {
     let titles = groups.iter().map(|group| Column::number(&group.group));
     let mut table = Table::new([Column::name("candidate")].into_iter().chain(titles));
     for (number, name) in series.short_names().into_iter().enumerate() {
@@ -135,13 +132,13 @@ fn changes_table(report: &Report, series: &Series, changes: &[&SeriesChange]) ->
 const PLOT: Plot =
     Plot { width: 900.0, height: 286.0, left: 46.0, right: 888.0, top: 10.0, bottom: 200.0 };
 
-fn chart(report: &Report, series: &Series, groups: &[&SeriesGroup], count: u32) -> LineChart {
+fn chart(report: &Report, series: &Series, groups: &[SeriesGroup], count: u32) -> LineChart {
     let names = series.short_names();
     let share = |number: usize| number as f64 / (names.len() - 1).max(1) as f64;
     let ratios = groups.iter().flat_map(|group| group.points.iter().flatten());
     let scale = Scale::covering(ratios.map(|point| point.ratio.get()));
-    let line = |(index, group): (usize, &&SeriesGroup)| {
-        let point = |(number, point): (usize, &Option<crate::model::SeriesPoint>)| {
+    let line = |(index, group): (usize, &SeriesGroup)| {
+        let points = group.points.iter().enumerate().filter_map(|(number, point)| {
             let (point, change) = ((*point)?, percent_change((*point)?.ratio));
             Some(Point {
                 at: share(number),
@@ -150,21 +147,17 @@ fn chart(report: &Report, series: &Series, groups: &[&SeriesGroup], count: u32) 
                 title: format!("{}, {}: {change}", group.group, series.candidates[number]),
                 bound: false,
             })
-        };
-        let points = group.points.iter().enumerate().filter_map(point).collect();
-        Line { mark: Mark::Candidate(index), title: String::new(), points }
+        });
+        Line { mark: Mark::Candidate(index), title: String::new(), points: points.collect() }
     };
     let title = format!("Throughput relative to {}", series.candidates[0]);
     let title = with_clients(&title, count, report.is_sweep());
-    let words: Vec<String> = groups
-        .iter()
-        .filter_map(|group| {
-            let last = group.points.last()?.as_ref()?;
-            Some(format!("{} {} at the end", group.group, percent_change(last.ratio)))
-        })
-        .collect();
+    let words = groups.iter().filter_map(|group| {
+        let last = group.points.last()?.as_ref()?;
+        Some(format!("{} {} at the end", group.group, percent_change(last.ratio)))
+    });
     LineChart {
-        description: format!("{title}: {}", words.join("; ")),
+        description: format!("{title}: {}", joined(words, "; ").unwrap_or_default()),
         title,
         plot: PLOT,
         margins: (44.0, 12.0),
@@ -267,10 +260,7 @@ const NO_INTERACTION: &str = "No interaction is certain: within the intervals, t
      the others.";
 
 pub(crate) fn effects(report: &Report, output: Output) -> Section {
-    let mut section = Section::new("effects", "Effects of settings");
-    if output == Output::Terminal {
-        section.title.clear();
-    }
+    let mut section = titled(output, "effects", ["", "Effects of settings"]);
     for effects in report.effects.chunk_by(|a, b| a.matrix == b.matrix) {
         let of = EffectTable::new(effects, report.is_sweep());
         match output {

@@ -8,7 +8,7 @@ use crate::metric::Grouping;
 use crate::model::Report;
 use crate::sections::builds::flags;
 use crate::sections::inserts::Extent;
-use crate::sections::overview::rates_of_scripts;
+use crate::sections::overview::{rates_of_scripts, times};
 use crate::sections::statements::largest_differences;
 use crate::sections::{inserts, plans, profile};
 use crate::words;
@@ -95,7 +95,7 @@ fn ends_of_clauses(text: &str) -> Vec<usize> {
 fn screen(
     report: &Report,
     options: &TerminalOptions,
-    (extent, times, most_of_kind): (Extent, usize, usize),
+    (extent, factor, most_of_kind): (Extent, usize, usize),
     of_each: bool,
 ) -> Option<(String, bool)> {
     let grouping = if options.three_groups { Grouping::Three } else { Grouping::Five };
@@ -113,7 +113,7 @@ fn screen(
     let paint = Paint::new(options.color);
     let width = options.width.min(ANSWER_WIDTH);
     let wrapped = |text: &str, indent: usize, most: usize| {
-        whole_sentences(&plain(text), width - indent, most * times)
+        whole_sentences(&plain(text), width - indent, most * factor)
     };
     // What a reader must know, the most important first: a label, a text, and its longest form.
     let mut facts: Vec<(&str, String, usize)> = Vec::new();
@@ -156,10 +156,8 @@ fn screen(
         }
         None => several("noise", vec![words::noise_floor(report)], 1, 1),
     }
-    let measured = report.times().map(|(measuring, elapsed)| match elapsed {
-        Some(elapsed) => format!("; measured {measuring} without warm-up, elapsed {elapsed}"),
-        None => format!("; measured {measuring}"),
-    });
+    let measured = times(report, " without warm-up, elapsed ");
+    let measured = measured.map(|times| format!("; measured {times}"));
     let workload = match &report.insert {
         Some(insert) => Some(words::insert_benchmark(insert).trim_end_matches('.').to_owned()),
         None => words::workload(report),

@@ -12,7 +12,7 @@ use crate::model::{
     CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Role, StepReport,
     StepRun, Verdict,
 };
-use crate::sections::{Output, Section, joined};
+use crate::sections::{Output, Section, joined, titled};
 
 /// Ratios closer to 1 have no colour.
 const CLOSE: f64 = 0.02;
@@ -118,10 +118,7 @@ pub(crate) fn findings(report: &InsertReport) -> Vec<(&CandidateStep, Vec<StepFi
 
 /// The findings for a terminal and as Markdown; the page has its own form of them.
 pub(crate) fn key_results(report: &InsertReport, output: Output) -> Section {
-    let mut section = Section::new("key", "Key results");
-    if output == Output::Terminal {
-        section.title = "key results".to_owned();
-    }
+    let mut section = titled(output, "key", ["key results", "Key results"]);
     for (candidate, findings) in findings(report) {
         if candidate.role == Role::Baseline {
             section.about = format!("compared with {}", candidate.candidate);
