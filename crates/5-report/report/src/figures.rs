@@ -20,16 +20,12 @@ pub(crate) fn plus_minus(estimate: Estimate) -> String {
 
 /// A distance in percent, in at most five characters: `±0.8%`.
 pub(crate) fn plus_minus_percent(percent: f64) -> String {
-    if percent < 0.005 {
-        "<.01%".to_owned()
-    } else if percent < 0.095 {
-        format!("±{}%", &format!("{percent:.2}")[1..])
-    } else if percent < 9.95 {
-        format!("±{percent:.1}%")
-    } else if percent < 999.5 {
-        format!("±{percent:.0}%")
-    } else {
-        ">999%".to_owned()
+    match percent {
+        ..0.005 => "<.01%".to_owned(),
+        ..0.095 => format!("±{}%", &format!("{percent:.2}")[1..]),
+        ..9.95 => format!("±{percent:.1}%"),
+        ..999.5 => format!("±{percent:.0}%"),
+        _ => ">999%".to_owned(),
     }
 }
 

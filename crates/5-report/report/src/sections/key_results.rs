@@ -52,10 +52,7 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
         let candidate = report.candidates.iter().find(|one| one.name == name);
         let differing = candidate.map(|one| differs_in_effect(report, one)).unwrap_or_default();
         let differing = differing.into_iter().map(|one| Fact::new("differs in effect:", one));
-        let differing: Vec<Fact> = differing.collect();
-        if !differing.is_empty() {
-            section.push(Facts { gap: 1, ..Facts::new(differing).indent(2) });
-        }
+        section.push(Facts { gap: 1, ..Facts::new(differing).indent(2) });
         let facts = match report.is_sweep() {
             true => of_sweep(report, of_candidate, groups),
             false => of_candidate.iter().flat_map(|result| findings(report, result)).collect(),

@@ -3,8 +3,8 @@
 use dbdyno_text::{Cell, Column, Csv, Interval, Row, Table};
 use dbdyno_units::{Nanos, Qps, Ratio};
 
-use super::{LONGEST_NAME, Output, Section, candidate, estimate_cell, median_cell, ratio_cell};
-use crate::figures::{ends, number, plus_minus};
+use super::{LONGEST_NAME, Output, Section, candidate, median_cell, ratio_cell};
+use crate::figures::{ends, number, plus_minus, ratio};
 use crate::key_results::{Finding, GroupValue};
 use crate::metric::{Grouping, compared};
 use crate::model::{Estimate, Metric, Report, Role, ScalingRatio, ScalingRow, Verdict};
@@ -131,18 +131,16 @@ pub(crate) fn steps(report: &Report, name: Option<&str>, output: Output) -> Tabl
         Some(_) => vec![Column::group("candidate").most(LONGEST_NAME)],
         None => vec![Column::name("microbenchmark"), Column::name("candidate")],
     };
-    let relative = if is_page { "QPS ÷ fewer clients" } else { "relative QPS" };
-    columns.extend(["clients", "QPS", relative].map(Column::number));
-    if is_page {
-        columns.push(Column::number("QPS ÷ fewest"));
-    }
+    let [qps, p99] = match is_page {
+        true => ["QPS ÷ fewer clients", "p99 ÷ fewer clients"],
+        false => ["relative QPS", "relative p99"],
+    };
+    columns.extend(["clients", "QPS", qps].map(Column::number));
+    columns.extend(is_page.then(|| Column::number("QPS ÷ fewest")));
     columns.push(Column::number("p99"));
     let mut to_previous = rows.iter().filter_map(|row| row.to_previous.as_ref());
     let with_p99 = !is_page || to_previous.any(|to| to.relative_p99.is_some());
-    if with_p99 {
-        let relative = if is_page { "p99 ÷ fewer clients" } else { "relative p99" };
-        columns.push(Column::number(relative));
-    }
+    columns.extend(with_p99.then(|| Column::number(p99)));
     let caption = "Results with more clients relative to those with fewer";
     let mut table = Table::new(columns).class("facts by-clients").caption(caption);
     for row in rows {
@@ -166,9 +164,7 @@ pub(crate) fn steps(report: &Report, name: Option<&str>, output: Output) -> Tabl
             Cell::number(row.qps),
             qps(to),
         ]);
-        if is_page {
-            cells.push(qps(row.to_smallest.as_ref()));
-        }
+        cells.extend(is_page.then(|| qps(row.to_smallest.as_ref())));
         cells.push(Cell::number(row.p99));
         cells.extend(with_p99.then(|| to.map_or_else(Cell::empty, p99)));
         table.push(Row::new(cells).faint(row.role == Role::Control));
@@ -178,13 +174,10 @@ pub(crate) fn steps(report: &Report, name: Option<&str>, output: Output) -> Tabl
 
 fn compared_cell(estimate: Option<Estimate>, metric: Metric, verdict: Verdict) -> Cell {
     let word = if verdict == Verdict::Failed { "fail" } else { "few" };
-    match estimate {
-        Some(one) => {
-            let interval = Interval { ends: ends(one), plus_minus: of_ratio(one) };
-            estimate_cell(estimate, metric, verdict).interval(Some(interval))
-        }
-        None => Cell::text(word).verdict(verdict.tone(), verdict.word(metric)),
-    }
+    let interval = |one| Interval { ends: ends(one), plus_minus: of_ratio(one) };
+    Cell::text(estimate.map_or_else(|| word.to_owned(), |one| ratio(one.median)))
+        .verdict(verdict.tone(), verdict.word(metric))
+        .interval(estimate.map(interval))
 }
 
 /// The farther end of the interval in percent of the ratio: ratios of clients are far from 1.

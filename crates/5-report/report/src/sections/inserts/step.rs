@@ -285,34 +285,24 @@ fn remarks_of(at: &str, run: &StepRun, step: &StepReport) -> Vec<String> {
 }
 
 fn figure(value: f64) -> String {
-    if value == 0.0 {
-        "0".to_owned()
-    } else if value < 0.001 {
-        tiny(value)
-    } else if value < 0.01 {
-        format!("{value:.4}")
-    } else if value < 0.1 {
-        format!("{value:.3}")
-    } else {
-        compact(value)
+    match value {
+        0.0 => "0".to_owned(),
+        ..0.001 => tiny(value),
+        ..0.01 => format!("{value:.4}"),
+        ..0.1 => format!("{value:.3}"),
+        _ => compact(value),
     }
 }
 
 /// A share in at most four characters; empty for none.
 fn percent(share: Share) -> String {
-    let percent = share.as_percent();
-    if percent <= 0.0 {
-        String::new()
-    } else if percent < 0.01 {
-        "<.01".to_owned()
-    } else if percent < 0.995 {
-        format!("{percent:.2}")[1..].to_owned()
-    } else if percent < 99.95 {
-        format!("{percent:.1}")
-    } else if percent < 100.0 {
-        "99.9".to_owned()
-    } else {
-        "100".to_owned()
+    match share.as_percent() {
+        ..=0.0 => String::new(),
+        ..0.01 => "<.01".to_owned(),
+        percent @ ..0.995 => format!("{percent:.2}")[1..].to_owned(),
+        percent @ ..99.95 => format!("{percent:.1}"),
+        ..100.0 => "99.9".to_owned(),
+        _ => "100".to_owned(),
     }
 }
 
