@@ -12,6 +12,7 @@ use crate::figures::percent;
 use crate::key_results::{Finding, Measured};
 use crate::metric::with_clients;
 use crate::model::{Metric, MicrobenchmarkRows, Report, Role};
+use crate::sections::joined;
 use crate::words::beside_defaults;
 
 /// What a candidate changes, over all microbenchmarks.
@@ -85,9 +86,8 @@ impl OptionEffect {
         let measured = [Measured { microbenchmark: one, row }];
         let finding = |metric| Finding::beside(&measured, metric, floor(metric));
         let findings: Vec<Finding> = metrics.into_iter().map(finding).collect();
-        let words = |of: &dyn Fn(&&Finding) -> bool| -> Option<String> {
-            let words: Vec<String> = findings.iter().filter(of).map(Finding::words).collect();
-            (!words.is_empty()).then(|| words.join(" and "))
+        let words = |of: &dyn Fn(&&Finding) -> bool| {
+            joined(findings.iter().filter(of).map(Finding::words), " and ")
         };
         let certain = |metric| row.estimate(metric)?.one_of(comparisons).difference(None);
         if let Some(found) = words(&|one| one.is_difference() && certain(one.metric).is_some()) {

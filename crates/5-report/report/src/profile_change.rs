@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::assemble::profile::{Difference, Samples, Start, judged, mean, names};
 use crate::figures::tiny;
 use crate::model::{ProfileDifference, ProfileRow};
+use crate::sections::joined;
 
 /// Runs on each side of a change, so that each side shows how much runs vary.
 const LEAST_RUNS: usize = 2;
@@ -213,8 +214,8 @@ fn in_words(rows: &[ChangedTime], lacks_names: bool) -> String {
     };
     let mut certain: Vec<&ChangedTime> = rows.iter().filter(|row| row.certain).collect();
     certain.sort_by_key(|row| remark(row).is_some_and(Remark::is_doubtful));
-    let named: Vec<String> = certain.into_iter().take(NAMED).map(text).collect();
-    if named.is_empty() { "no certain change".to_owned() } else { named.join(", ") }
+    let named = joined(certain.into_iter().take(NAMED).map(text), ", ");
+    named.unwrap_or_else(|| "no certain change".to_owned())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(crate) mod statements;
 pub(crate) mod sweep;
 pub(crate) mod waits;
 
-use dbdyno_text::{Cell, Csv, Interval, Mark, Table, Tone};
+use dbdyno_text::{Cell, Column, Csv, Interval, Mark, Table, Tone};
 use dbdyno_units::Ratio;
 
 use crate::charts::flame::Flame;
@@ -28,7 +28,8 @@ use crate::charts::{Lane, LineChart};
 use crate::figures::{ends, plus_minus, ratio};
 use crate::metric::{compared, with_clients};
 use crate::model::{
-    Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, Role, Row, Series, Verdict,
+    CandidateRecord, Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, Role, Row, Series,
+    Verdict,
 };
 
 pub(crate) type Section = dbdyno_text::Section<Chart>;
@@ -86,17 +87,23 @@ pub(crate) fn by_microbenchmark<B: Into<Block>>(
     section
 }
 
+/// The rows of all microbenchmarks.
+pub(crate) fn rows(report: &Report) -> impl Iterator<Item = (&MicrobenchmarkRows, &Row)> {
+    report.microbenchmarks.iter().flat_map(|of| of.rows.iter().map(move |row| (of, row)))
+}
+
+/// The column of a candidate.
+pub(crate) fn candidate_column(report: &Report, one: &CandidateRecord) -> Column {
+    Column::number(&one.name).mark(mark(report, &one.name, one.role))
+}
+
 /// One line for each thing that `each` has of a microbenchmark's row, with the columns that name the row.
 pub(crate) fn csv_of_rows<'r, T: 'r, I: IntoIterator<Item = T>>(
     report: &'r Report,
     each: impl Fn(&'r Row) -> I,
 ) -> Csv<'r, (&'r MicrobenchmarkRows, &'r Row, T)> {
-    let mut lines = Vec::new();
-    for of in &report.microbenchmarks {
-        for row in &of.rows {
-            lines.extend(each(row).into_iter().map(|one| (of, row, one)));
-        }
-    }
+    let lines =
+        rows(report).flat_map(|(of, row)| each(row).into_iter().map(move |one| (of, row, one)));
     Csv::of(lines)
         .column("microbenchmark", |(of, ..)| of.name.clone())
         .column("clients", |(of, ..)| of.clients.to_string())

@@ -16,7 +16,7 @@ use crate::model::{
 };
 use crate::sections::operations::values;
 use crate::sections::sweep as sections;
-use crate::sections::{Output, candidate, estimated, interval, mark};
+use crate::sections::{Output, candidate, estimated, interval, joined, mark};
 
 const PLOT: Plot =
     Plot { width: 360.0, height: 220.0, left: 46.0, right: 348.0, top: 10.0, bottom: 190.0 };
@@ -131,26 +131,23 @@ impl<'a> Sweep<'a> {
         lines: Vec<Line>,
         write: &dyn Fn(f64) -> String,
     ) -> Markup {
-        let names = self.report.candidates.iter();
-        let words: Vec<String> = lines
-            .iter()
-            .filter_map(|line| {
-                let name = names
-                    .clone()
-                    .find(|one| mark(self.report, &one.name, one.role) == line.mark)?;
-                let (first, last) = (line.points.first()?, line.points.last()?);
-                let (from, to) = (write(first.value), write(last.value));
-                let at = |point: &Point| {
-                    let step = self.steps.iter().find(|step| self.at(step.clients) == point.at);
-                    step.map_or_else(String::new, |step| clients(step.clients))
-                };
-                Some(format!("{} {from} at {}, {to} at {}", name.name, at(first), at(last)))
-            })
-            .collect();
+        let words = lines.iter().filter_map(|line| {
+            let is_own =
+                |one: &&CandidateRecord| mark(self.report, &one.name, one.role) == line.mark;
+            let name = &self.report.candidates.iter().find(is_own)?.name;
+            let (first, last) = (line.points.first()?, line.points.last()?);
+            let (from, to) = (write(first.value), write(last.value));
+            let at = |point: &Point| {
+                let step = self.steps.iter().find(|step| self.at(step.clients) == point.at);
+                step.map_or_else(String::new, |step| clients(step.clients))
+            };
+            Some(format!("{name} {from} at {}, {to} at {}", at(first), at(last)))
+        });
+        let words = joined(words, "; ").unwrap_or_default();
         let labels =
             self.steps.iter().map(|step| (self.at(step.clients), step.clients.to_string()));
         LineChart {
-            description: format!("{title}: {}", words.join("; ")),
+            description: format!("{title}: {words}"),
             title,
             plot: PLOT,
             margins: (8.0, 8.0),

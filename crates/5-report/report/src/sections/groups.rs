@@ -3,7 +3,7 @@
 
 use dbdyno_text::{Cell, Column, Row as TableRow, Table, Text};
 
-use super::{Block, Chart, Output, Section, mark, ratio_cell};
+use super::{Block, Chart, Output, Section, candidate_column, mark, ratio_cell};
 use crate::charts::{Lane, class, point_estimate};
 use crate::figures::micros;
 use crate::metric::{Grouping, clients, compared, missing};
@@ -74,20 +74,14 @@ fn table(report: &Report, metric: Metric, members: &Members<'_>, output: Output)
         true => vec![Column::name("Microbenchmark")],
         false => vec![Column::name("microbenchmark"), Column::text("group")],
     };
-    if !is_page && report.is_sweep() {
-        columns.push(Column::number("clients"));
-    }
+    columns.extend((!is_page && report.is_sweep()).then(|| Column::number("clients")));
     columns.push(Column::number(match (metric, is_page) {
         (Metric::Qps, true) => "Baseline QPS",
         (Metric::Cpu, true) => "Baseline CPU µs",
         (Metric::Qps, false) => "baseline QPS",
         (Metric::Cpu, false) => "baseline CPU µs",
     }));
-    columns.extend(
-        compared(report)
-            .iter()
-            .map(|one| Column::number(&one.name).mark(mark(report, &one.name, one.role))),
-    );
+    columns.extend(compared(report).into_iter().map(|one| candidate_column(report, one)));
     let mut table = Table::new(columns);
     for (index, member) in members {
         let baseline = &member.baseline;
@@ -101,10 +95,8 @@ fn table(report: &Report, metric: Metric, members: &Members<'_>, output: Output)
         if is_page {
             let name = Cell::text(&member.name).link(format!("m{index}"));
             let unit = unit.filter(|_| metric == Metric::Qps);
-            cells.push(match report.is_sweep() {
-                true => name.note(clients(member.clients)),
-                false => name,
-            });
+            let clients = report.is_sweep().then(|| clients(member.clients));
+            cells.push(clients.into_iter().fold(name, Cell::note));
             cells.push(unit.into_iter().fold(base.class("base"), Cell::note));
         } else {
             let unit = unit.map_or_else(String::new, |unit| format!(" ({unit})"));

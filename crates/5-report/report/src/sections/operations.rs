@@ -5,7 +5,7 @@
 use dbdyno_text::{Cell, Column, Csv, Fact, Facts, Interval, Row, Table, decimals};
 use dbdyno_units::{Nanos, Ratio, Share, grouped};
 
-use super::{Output, Section, candidate, estimate_cell, estimated, groups, mark};
+use super::{Output, Section, candidate, candidate_column, estimate_cell, estimated, groups, rows};
 use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, number, ratio, tiny};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
@@ -180,9 +180,7 @@ const SHOWN_BACKGROUND: f64 = 0.03;
 /// Everything else that is known of a microbenchmark: a line per figure, a column per candidate.
 pub(crate) fn measurements(report: &Report, member: &MicrobenchmarkRows) -> Table {
     let all = measured(report, member);
-    let column =
-        |one: &CandidateRecord| Column::number(&one.name).mark(mark(report, &one.name, one.role));
-    let columns = all.iter().map(|(one, ..)| column(one));
+    let columns = all.iter().map(|(one, ..)| candidate_column(report, one));
     let mut table = Table::new([Column::name("Measurement")].into_iter().chain(columns))
         .class("facts")
         .caption("Measurements");
@@ -281,10 +279,8 @@ pub(crate) fn latency_csv(report: &Report) -> String {
 
 pub fn relative_csv(report: &Report) -> String {
     type Line<'a> = (&'a MicrobenchmarkRows, &'a Compared);
-    let lines =
-        report.microbenchmarks.iter().flat_map(|of| of.rows.iter().map(move |row| (of, row)));
     let own = |(_, row): &Line<'_>, name: &str| number((Figure::named(name).of)(&row.absolute));
-    Csv::of(lines)
+    Csv::of(rows(report))
         .column("microbenchmark", |(of, _)| of.name.clone())
         .column("group", |(of, _)| of.group.clone())
         .column("candidate", |(_, row)| row.candidate.clone())

@@ -5,7 +5,7 @@ use dbdyno_text::{Cell, Column, Fact, Facts, Row, Style, Table, Text, Tone};
 use dbdyno_units::grouped;
 
 use super::operations::measured;
-use super::{LONGEST_NAME, Output, Section};
+use super::{LONGEST_NAME, Output, Section, joined};
 use crate::figures::ratio;
 use crate::metric::{Grouping, client_bound_rows, with_clients};
 use crate::model::{
@@ -113,12 +113,12 @@ pub(crate) fn rates_of_scripts(report: &Report, with_options: bool) -> Vec<Strin
         let rates = measured(report, one).into_iter().filter_map(|(candidate, own, _)| {
             Some(format!("{} {} TPS ({} QPS)", candidate.name, own.tps?, own.qps?))
         });
-        let rates: Vec<String> = rates.collect();
+        let rates = joined(rates, ", ").unwrap_or_default();
         let options = if with_options { format!("{script}; ") } else { String::new() };
         let name = with_clients(&one.name, one.clients, report.is_sweep());
         let polls = one.baseline.client_polling_us_per_query.is_some();
         let clients = if polls { "with clients that poll, " } else { "" };
-        Some(format!("{name}: {options}on average {clients}{}", rates.join(", ")))
+        Some(format!("{name}: {options}on average {clients}{rates}"))
     };
     report.microbenchmarks.iter().filter_map(text).collect()
 }

@@ -2,7 +2,7 @@
 
 use dbdyno_text::{Fact, Facts, cut};
 
-use super::{Section, by_microbenchmark};
+use super::{Section, by_microbenchmark, joined, rows};
 use crate::model::{MicrobenchmarkRows, OtherPlan, Report};
 
 /// Longer statements and lines of plans, such as those with the values of an `IN`, are shortened.
@@ -31,16 +31,14 @@ pub(crate) fn facts(report: &Report, member: &MicrobenchmarkRows) -> Vec<Facts> 
 }
 
 fn in_one_line(plan: &[String]) -> String {
-    let lines: Vec<String> = plan.iter().map(|line| cut(line.trim_start(), LONGEST)).collect();
-    lines.join(" / ")
+    let lines = plan.iter().map(|line| cut(line.trim_start(), LONGEST));
+    joined(lines, " / ").unwrap_or_default()
 }
 
 /// A sentence for each statement that is executed otherwise.
 pub(crate) fn sentences(report: &Report) -> Vec<String> {
-    let rows = report.microbenchmarks.iter().flat_map(|of| {
-        of.rows.iter().flat_map(move |row| row.plans.iter().map(move |one| (of, row, one)))
-    });
-    rows.map(|(of, row, one)| {
+    let plans = rows(report).flat_map(|(of, row)| row.plans.iter().map(move |one| (of, row, one)));
+    let sentences = plans.map(|(of, row, one)| {
         let (own, baseline) = (in_one_line(&one.plan), in_one_line(&one.baseline));
         let (name, candidate, base) = (&of.name, &row.candidate, &report.baseline);
         match one.changes {
@@ -49,6 +47,6 @@ pub(crate) fn sentences(report: &Report) -> Vec<String> {
             ),
             true => format!("{name}: a plan of {candidate} or {base} differs between starts"),
         }
-    })
-    .collect()
+    });
+    sentences.collect()
 }

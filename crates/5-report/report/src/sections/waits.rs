@@ -3,7 +3,7 @@
 use dbdyno_text::{Cell, Column, Row, Style, Table, Text, Tone};
 use dbdyno_units::{Share, grouped};
 
-use super::{Block, Section, by_microbenchmark, csv_of_rows};
+use super::{Block, Section, by_microbenchmark, csv_of_rows, joined};
 use crate::figures::{duration, number, percent, ratio};
 use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
@@ -119,10 +119,10 @@ fn sentences(report: &Report, row: &Compared) -> Vec<String> {
         report.baseline
     )];
     let certain = waits.parts.iter().filter(|one| one.is_certain());
-    let certain: Vec<String> = certain.map(|one| format!("{} {}", one.name, signed(one))).collect();
-    sentences.push(match certain.is_empty() {
-        true => "no difference of CPU time and waits is certain".to_owned(),
-        false => format!("CPU and waits: {}", certain.join(", ")),
+    let certain = certain.map(|one| format!("{} {}", one.name, signed(one)));
+    sentences.push(match joined(certain, ", ") {
+        None => "no difference of CPU time and waits is certain".to_owned(),
+        Some(certain) => format!("CPU and waits: {certain}"),
     });
     let [of_own, of_base] = cost.map(|cost| cost.map_or_else(|| "unknown".to_owned(), ratio));
     let [own, base] = recorded_us.map(duration);
