@@ -250,8 +250,7 @@ fn has_separators(field: &str) -> bool {
 }
 
 /// Words for a value that was not measured, beside fields without letters and digits such as `---`.
-const MISSING: &str =
-    "na, n/a, n.a., n.a, #n/a, nan, -nan, inf, +inf, -inf, infinity, null, nil, none, \
+const MISSING: &str = "na, n/a, n.a., n.a, #n/a, nan, -nan, inf, +inf, -inf, infinity, null, nil, none, \
      fail, failed, failure, error, err, timeout, timed out, crash, crashed, oom, killed, \
      abort, aborted, skip, skipped, missing, unknown, dnf, tbd";
 

@@ -153,17 +153,11 @@ fn key_results(report: &Report) -> Markup {
             @if report.microbenchmarks.is_empty() { p { (NOTHING_MEASURED) } }
             (findings(report))
             // The medians of a single microbenchmark would repeat its finding.
-            @if report.microbenchmarks.len() > 1 { (medians(report)) }
-        }
-    }
-}
-
-fn medians(report: &Report) -> Markup {
-    html! {
-        @for view in views(report) {
-            @let summaries = report.summaries_of(view.metric, view.grouping);
-            @if !summaries.is_empty() {
-                div class=(view.class) { (document::table(&medians_of(report, view, &summaries))) }
+            @for view in views(report).filter(|_| report.microbenchmarks.len() > 1) {
+                @let summaries = report.summaries_of(view.metric, view.grouping);
+                @if !summaries.is_empty() {
+                    div class=(view.class) { (document::table(&medians(report, view, &summaries))) }
+                }
             }
         }
     }
@@ -226,7 +220,7 @@ fn findings_of(report: &Report, name: &str, results: &[KeyResult<'_>]) -> Markup
 }
 
 /// The median of every group and candidate.
-fn medians_of(report: &Report, view: View, summaries: &[GroupSummary]) -> Table {
+fn medians(report: &Report, view: View, summaries: &[GroupSummary]) -> Table {
     if report.is_sweep() {
         return by_clients(report, view.metric, view.grouping);
     }

@@ -57,8 +57,7 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
             true => of_sweep(report, of_candidate, groups),
             false => of_candidate.iter().flat_map(|result| findings(report, result)).collect(),
         };
-        let facts = Facts::new(facts).indent(2);
-        section.push(if report.is_sweep() { facts } else { Facts { least: groups, ..facts } });
+        section.push(Facts { least: groups, ..Facts::new(facts).indent(2) });
     }
     if let Some(command) = command(&report.directory, &results) {
         section.push(Text::new("measure longer: ").code(command));

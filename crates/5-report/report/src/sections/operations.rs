@@ -346,14 +346,12 @@ pub(crate) fn counters(report: &Report, output: Output) -> Section {
         }
     } else {
         section.note(OF_PAGE);
-        section.blocks.extend(multiplexed(report).map(|share| {
-            dbdyno_text::Text::new(format!(
+        if let Some(share) = multiplexed(report) {
+            section.note(format!(
                 "The CPU has fewer counters than requested, so they were multiplexed: each ran for at \
                  least {share} of the time. Their counts are estimates."
-            ))
-            .style(dbdyno_text::Style::Dim)
-            .into()
-        }));
+            ));
+        }
     }
     for one in &report.not_counted {
         match (output, &one.advice) {

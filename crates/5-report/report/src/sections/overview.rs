@@ -327,13 +327,12 @@ pub(crate) fn refused(report: &Report) -> Vec<(&str, String)> {
     for candidate in &report.candidates {
         let of = |one: &&Optimization| one.candidate == candidate.name;
         let all: Vec<&Optimization> = report.optimizations.iter().filter(of).collect();
-        let refused: Vec<&&Optimization> = all.iter().filter(|one| one.refused.is_some()).collect();
-        let Some(last) = refused.last() else { continue };
-        let reason = last.refused.as_deref().unwrap_or_default();
+        let refused = all.iter().filter_map(|one| Some((one, one.refused.as_ref()?)));
+        let Some((last, reason)) = refused.clone().last() else { continue };
         let text = format!(
             "was not optimized, and was measured with its original code, in {} of {} cases; the last \
              is {}: {reason}",
-            refused.len(),
+            refused.count(),
             all.len(),
             last.measured_next,
         );

@@ -55,19 +55,26 @@ fn medians(report: &Report, grouping: Grouping) -> Table {
         let label = report.group_label(group);
         for one in &report.candidates {
             for (what, metric, of) in FIGURES {
-                let at =
-                    |pair: &[u32]| median(report, (grouping, group), &one.name, pair, (metric, of));
+                let at = |pair: &[u32]| {
+                    let rows = report.scaling.iter().filter(|row| {
+                        let own = match grouping {
+                            Grouping::Five => &row.group,
+                            Grouping::Three => &row.three_group,
+                        };
+                        (own.as_str(), &row.candidate, row.clients) == (group, &one.name, pair[1])
+                    });
+                    // A microbenchmark without results with the smaller number is left out.
+                    let ratios = rows.filter_map(|row| row.to_previous.as_ref());
+                    of_group(metric, ratios.filter(|to| to.than_clients == pair[0]).map(of))
+                };
                 let medians: Vec<Option<(Ratio, Verdict)>> = numbers.windows(2).map(at).collect();
                 if medians.iter().all(Option::is_none) {
                     continue;
                 }
                 let labels =
                     [Cell::text(&label), candidate(report, &one.name, one.role), Cell::text(what)];
-                let cells = medians.into_iter().map(|median| {
-                    median.map_or_else(Cell::dash, |(ratio, verdict)| {
-                        ratio_cell(ratio, metric, verdict)
-                    })
-                });
+                let cell = |(ratio, verdict)| ratio_cell(ratio, metric, verdict);
+                let cells = medians.into_iter().map(|one| one.map_or_else(Cell::dash, cell));
                 let row = Row::new(labels.into_iter().chain(cells));
                 table.push(row.faint(one.role == Role::Control));
             }
@@ -83,26 +90,6 @@ const FIGURES: [(&str, Metric, Figure); 2] = [
     ("QPS", Metric::Qps, |to| (to.relative_qps, to.verdict)),
     ("p99", Metric::Cpu, |to| (to.relative_p99, to.p99_verdict)),
 ];
-
-/// The median of a group for one candidate, with one of two numbers of clients relative to the smaller.
-fn median(
-    report: &Report,
-    (grouping, group): (Grouping, &str),
-    candidate: &str,
-    pair: &[u32],
-    (metric, of): (Metric, Figure),
-) -> Option<(Ratio, Verdict)> {
-    let rows = report.scaling.iter().filter(|row| {
-        let own = match grouping {
-            Grouping::Five => &row.group,
-            Grouping::Three => &row.three_group,
-        };
-        (own.as_str(), row.candidate.as_str(), row.clients) == (group, candidate, pair[1])
-    });
-    // A microbenchmark without results with the smaller number is left out.
-    let ratios = rows.filter_map(|row| row.to_previous.as_ref());
-    of_group(metric, ratios.filter(|to| to.than_clients == pair[0]).map(of))
-}
 
 /// Each microbenchmark relative to the next smaller number of clients, on a terminal.
 pub(crate) fn all_steps(report: &Report) -> Section {
