@@ -328,7 +328,7 @@ pub(crate) fn refused(report: &Report) -> Vec<(&str, String)> {
         let of = |one: &&Optimization| one.candidate == candidate.name;
         let all: Vec<&Optimization> = report.optimizations.iter().filter(of).collect();
         let refused = all.iter().filter_map(|one| Some((one, one.refused.as_ref()?)));
-        let Some((last, reason)) = refused.clone().last() else { continue };
+        let Some((last, reason)) = refused.clone().next_back() else { continue };
         let text = format!(
             "was not optimized, and was measured with its original code, in {} of {} cases; the last \
              is {}: {reason}",
