@@ -372,7 +372,7 @@ impl<'d> Table<'d> {
     /// Finishes reading: reports the keys that were not read.
     pub fn finish(self) {
         for (key, _) in self.entries.iter() {
-            if self.is_valid(key) {
+            if self.read_keys.contains(&key) {
                 continue;
             }
             let span = self.span_of_key(key);
@@ -387,10 +387,6 @@ impl<'d> Table<'d> {
 
     fn item(&self, key: &str) -> Option<&'d Item> {
         self.entries.get(key)
-    }
-
-    fn is_valid(&self, key: &str) -> bool {
-        self.read_keys.contains(&key)
     }
 
     /// Makes a key valid.
@@ -422,7 +418,7 @@ impl<'d> Table<'d> {
     ) -> Vec<(Spanned<&'d str>, Spanned<T>)> {
         let mut named = Vec::new();
         for (key, item) in self.entries.iter() {
-            if self.is_valid(key) {
+            if self.read_keys.contains(&key) {
                 continue;
             }
             let key = Spanned { value: key, span: self.span_of_key(key) };

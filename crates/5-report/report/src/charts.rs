@@ -254,11 +254,6 @@ pub(crate) fn coordinate(value: f64) -> String {
     format!("{value:.1}")
 }
 
-pub(crate) fn polyline(points: impl IntoIterator<Item = (f64, f64)>) -> Markup {
-    let points: Vec<String> = points.into_iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    html! { polyline points=(points.join(" ")) {} }
-}
-
 /// A chart as data; horizontal positions are shares of the plot's width.
 #[derive(Clone, Debug)]
 pub(crate) struct LineChart {
@@ -397,11 +392,12 @@ impl LineChart {
     }
 
     fn line(&self, line: &Line) -> Markup {
-        let path = line.points.iter().map(|point| (self.x(point.at), self.y(point.value)));
+        let point = |point: &Point| format!("{:.1},{:.1}", self.x(point.at), self.y(point.value));
+        let points: Vec<String> = line.points.iter().map(point).collect();
         html! {
             g.{ (colour(line.mark)) } {
                 @if !line.title.is_empty() { title { (line.title) } }
-                (polyline(path))
+                polyline points=(points.join(" ")) {}
                 @for point in line.points.iter().filter(|point| !point.title.is_empty()) {
                     @let x = coordinate(self.x(point.at));
                     g class=[point.bound.then_some("bound")] {

@@ -139,10 +139,7 @@ fn of_inserts(report: &InsertReport, room: usize) -> Vec<Section> {
     if report.steps.is_empty() {
         return vec![nothing()];
     }
-    let mut introduction = Section::new("inserts", "");
-    for text in inserts::introduction(report, Output::Terminal) {
-        introduction.push(text);
-    }
+    let introduction = inserts::introduction(report, Output::Terminal);
     let mut key = Section::new("metrics", "metrics");
     key.note(inserts::key(report));
     let steps = report.steps.iter().map(|step| inserts::step(step, Output::Terminal, room));

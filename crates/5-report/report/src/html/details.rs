@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use dbdyno_text::{Block, Mark};
+use dbdyno_text::Mark;
 use maud::{Markup, html};
 
 use super::document::{self, label, with_heading};
@@ -53,18 +53,13 @@ fn one(report: &Report, index: usize, microbenchmark: &MicrobenchmarkRows) -> Ma
                     @for table in &counters { (document::table(table)) }
                     p.muted { (engine_counters::KEY) }
                 }
-                (other_plans(report, microbenchmark))
+                (document::blocks(&plans::facts(report, microbenchmark)))
                 (document::blocks(&profile::of_microbenchmark(report, microbenchmark)))
                 (document::blocks(&waits::of_microbenchmark(report, microbenchmark)))
                 (document::table(&operations::measurements(report, microbenchmark)))
             }
         }
     }
-}
-
-fn other_plans(report: &Report, microbenchmark: &MicrobenchmarkRows) -> Markup {
-    let facts = plans::facts(report, microbenchmark).into_iter();
-    document::blocks(&facts.map(Block::Facts).collect::<Vec<_>>())
 }
 
 const BINS: usize = 48;

@@ -93,16 +93,14 @@ fn paragraph(text: &Text) -> Markup {
         Style::Tone(Tone::Worse) => Some("worse"),
         _ => None,
     };
-    html! { p class=[class] { (spans(text)) } }
-}
-
-pub(crate) fn spans(text: &Text) -> Markup {
     html! {
-        @for span in &text.spans {
-            @match span.kind {
-                SpanKind::Plain => { (span.text) }
-                SpanKind::Strong => { strong { (span.text) } }
-                SpanKind::Code => { code { (span.text) } }
+        p class=[class] {
+            @for span in &text.spans {
+                @match span.kind {
+                    SpanKind::Plain => { (span.text) }
+                    SpanKind::Strong => { strong { (span.text) } }
+                    SpanKind::Code => { code { (span.text) } }
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::words;
 
 pub(super) fn render(report: &InsertReport) -> Markup {
     let content = html! {
-        @for text in introduction(report, Output::Page) { p.muted { (document::spans(&text)) } }
+        (document::blocks(&introduction(report, Output::Page).blocks))
         @if report.steps.is_empty() { p { (words::NOTHING_MEASURED) } }
         (relative_bars(report))
         @for step in &report.steps { (step_section(step)) }

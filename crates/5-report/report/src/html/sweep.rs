@@ -7,13 +7,14 @@ use dbdyno_text::{Cell, Column, Row as TableRow, Table};
 use maud::{Markup, html};
 
 use super::document::{self, breakable, inline, with_heading};
-use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale, point_estimate};
+use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::figures::{compact, micros, ratio};
 use crate::metric::{Grouping, clients};
 use crate::model::{
     Absolute, CandidateRecord, CounterFigure, Estimate, Metric, MicrobenchmarkRows, Report, Row,
     Verdict, distinct,
 };
+use crate::sections::groups::drawn;
 use crate::sections::operations::values;
 use crate::sections::sweep as sections;
 use crate::sections::{Output, candidate, estimated, interval, joined, mark};
@@ -110,10 +111,8 @@ impl<'a> Sweep<'a> {
     }
 
     fn relative_qps(&self) -> Markup {
-        let estimate =
-            |row: &Row| row.relative_qps.or_else(|| row.ratio(Metric::Qps).map(point_estimate));
         let rows = self.steps.iter().flat_map(|step| &step.rows);
-        let estimates: Vec<Estimate> = rows.filter_map(estimate).collect();
+        let estimates: Vec<Estimate> = rows.filter_map(|row| drawn(Metric::Qps, row)).collect();
         let write = |value| format!("{value:.3}");
         let relative = |_: &Absolute, row: Option<&Row>| {
             let interval = row?.relative_qps.map(|e| (e.low.get(), e.high.get()));

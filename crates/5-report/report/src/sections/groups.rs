@@ -148,6 +148,7 @@ fn lanes(report: &Report, metric: Metric, member: &MicrobenchmarkRows) -> Vec<Op
     compared(report).into_iter().map(lane).collect()
 }
 
-fn drawn(metric: Metric, row: &Row) -> Option<Estimate> {
+/// The ratio as it is drawn; without an interval as a point.
+pub(crate) fn drawn(metric: Metric, row: &Row) -> Option<Estimate> {
     row.estimate(metric).or_else(|| row.ratio(metric).map(point_estimate))
 }

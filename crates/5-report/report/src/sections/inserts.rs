@@ -6,7 +6,7 @@ mod findings;
 mod stalls;
 mod step;
 
-use dbdyno_text::{Cell, Column, Mark, Row, Style, Table, Text};
+use dbdyno_text::{Cell, Column, Mark, Row, Table};
 
 use super::{Output, Section, joined};
 use crate::figures::{compact, tiny};
@@ -24,27 +24,26 @@ pub(crate) use step::{remarks, step};
 const NAME: usize = 16;
 
 /// What a reader must know before figures are compared.
-pub(crate) fn introduction(report: &InsertReport, output: Output) -> Vec<Text> {
+pub(crate) fn introduction(report: &InsertReport, output: Output) -> Section {
+    let mut section = Section::new("inserts", "");
     let orders: Vec<String> =
         report.order.iter().filter(|names| names.len() > 1).map(|names| names.join(", ")).collect();
     let about = words::insert_benchmark(report);
-    let texts = match output {
-        Output::Page => {
-            let order = joined(orders, "; then ");
-            let order = order.map(|order| format!(" Order, drawn from the seed: {order}."));
-            let order = order.unwrap_or_default();
-            vec![format!(
-                "{about}{order} Background work that an engine defers in one step therefore slows down \
-                 only its own later steps."
-            )]
-        }
-        Output::Terminal | Output::Markdown => {
-            let orders =
-                (1..).zip(orders).map(|(number, names)| format!("Order {number}: {names}"));
-            [about].into_iter().chain(orders).collect()
-        }
-    };
-    texts.into_iter().map(|text| Text::new(text).style(Style::Dim)).collect()
+    if output == Output::Page {
+        let order = joined(orders, "; then ");
+        let order = order.map(|order| format!(" Order, drawn from the seed: {order}."));
+        let order = order.unwrap_or_default();
+        section.note(format!(
+            "{about}{order} Background work that an engine defers in one step therefore slows down \
+             only its own later steps."
+        ));
+        return section;
+    }
+    section.note(about);
+    for (number, names) in (1..).zip(orders) {
+        section.note(format!("Order {number}: {names}"));
+    }
+    section
 }
 
 type Steps<'a> = Vec<(&'a StepReport, &'a CandidateStep)>;

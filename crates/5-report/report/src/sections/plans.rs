@@ -2,7 +2,7 @@
 
 use dbdyno_text::{Fact, Facts, cut};
 
-use super::{Section, by_microbenchmark, joined, rows};
+use super::{Block, Section, by_microbenchmark, joined, rows};
 use crate::model::{MicrobenchmarkRows, OtherPlan, Report};
 
 /// Longer statements and lines of plans, such as those with the values of an `IN`, are shortened.
@@ -17,14 +17,15 @@ pub(crate) fn plans(report: &Report) -> Section {
 }
 
 /// Each statement of a microbenchmark that a candidate executes otherwise, with both plans.
-pub(crate) fn facts(report: &Report, member: &MicrobenchmarkRows) -> Vec<Facts> {
+pub(crate) fn facts(report: &Report, member: &MicrobenchmarkRows) -> Vec<Block> {
     let of = |candidate: &str, one: &OtherPlan| {
         let changes = if one.changes { CHANGES } else { "" };
-        Facts::new([
+        let facts = Facts::new([
             Fact::new("SQL", cut(&one.sql, LONGEST)),
             Fact::new(report.baseline.clone(), in_one_line(&one.baseline)),
             Fact::new(candidate, in_one_line(&one.plan) + changes),
-        ])
+        ]);
+        Block::Facts(facts)
     };
     let rows = member.rows.iter();
     rows.flat_map(|row| row.plans.iter().map(|one| of(&row.candidate, one))).collect()
