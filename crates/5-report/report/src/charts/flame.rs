@@ -67,18 +67,14 @@ impl Flame {
         Self { of: name.to_owned(), stacks: stacks.clone(), relative: Some(relative) }
     }
 
-    fn caption(&self) -> String {
-        match &self.relative {
+    pub(crate) fn draw(&self) -> Markup {
+        let caption = match &self.relative {
             None => format!("{}: CPU time per query", self.of),
             Some(one) => format!(
                 "{}: CPU time per query; red needs more than {}, blue less, grey is not certain",
                 self.of, one.baseline
             ),
-        }
-    }
-
-    pub(crate) fn draw(&self) -> Markup {
-        let caption = self.caption();
+        };
         let boxes = self.boxes();
         let rows = boxes.iter().map(|one| one.row + 1).max().unwrap_or(0);
         html! {

@@ -119,24 +119,21 @@ struct Bar<'a> {
 
 fn bars(step: &StepReport) -> Vec<Bar<'_>> {
     let Some(unit) = step.throughput() else { return Vec::new() };
-    let baseline_sustained = !step
-        .candidates
-        .iter()
-        .any(|one| one.role == Role::Baseline && one.sustained() == Some(false));
-    step.candidates
-        .iter()
-        .filter_map(|candidate| {
-            let range = candidate.relative_spread.as_ref();
-            Some(Bar {
-                step: &step.name,
-                unit,
-                candidate,
-                ratio: candidate.relative.as_ref()?.get(unit)?,
-                range: range.and_then(|(low, high)| Some((low.get(unit)?, high.get(unit)?))),
-                sustained: baseline_sustained && candidate.sustained() != Some(false),
-            })
+    let missed = |one: &CandidateStep| one.sustained() == Some(false);
+    let all = step.candidates.iter();
+    let baseline_missed = all.clone().any(|one| one.role == Role::Baseline && missed(one));
+    let bars = all.filter_map(|candidate| {
+        let range = candidate.relative_spread.as_ref();
+        Some(Bar {
+            step: &step.name,
+            unit,
+            candidate,
+            ratio: candidate.relative.as_ref()?.get(unit)?,
+            range: range.and_then(|(low, high)| Some((low.get(unit)?, high.get(unit)?))),
+            sustained: !baseline_missed && !missed(candidate),
         })
-        .collect()
+    });
+    bars.collect()
 }
 
 impl Bar<'_> {

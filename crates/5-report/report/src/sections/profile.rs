@@ -151,15 +151,12 @@ pub(crate) fn summary(report: &Report, output: Output) -> Section {
             let index = members.position(|member| std::ptr::eq(member, one.member));
             microbenchmark = microbenchmark.link(format!("m{}", index.unwrap_or_default()));
         }
-        let list = |rows: &[ProfileRow], most: usize| {
-            Cell::text(one.list(rows, most).unwrap_or_else(|| "–".to_owned()))
-        };
         table.push(Row::new([
             microbenchmark,
             Cell::text(&one.row.candidate),
             one.total(),
-            list(&one.profile.layers, 3),
-            list(&one.profile.functions, 5),
+            Cell::number(one.list(&one.profile.layers, 3)),
+            Cell::number(one.list(&one.profile.functions, 5)),
         ]));
     }
     section.push(table);
