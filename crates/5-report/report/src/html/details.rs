@@ -68,14 +68,12 @@ const BINS: usize = 48;
 const DOTS: usize = 300;
 
 pub(super) fn distribution(report: &Report, microbenchmark: &MicrobenchmarkRows) -> Markup {
-    let rows: Vec<(Mark, &CandidateRecord, &Row)> = compared(report)
-        .into_iter()
-        .filter_map(|candidate| {
-            let row = microbenchmark.row(&candidate.name)?;
-            let mark = mark(report, &candidate.name, candidate.role);
-            (!row.ratios.is_empty()).then_some((mark, candidate, row))
-        })
-        .collect();
+    let rows = compared(report).into_iter().filter_map(|candidate| {
+        let row = microbenchmark.row(&candidate.name)?;
+        let mark = mark(report, &candidate.name, candidate.role);
+        (!row.ratios.is_empty()).then_some((mark, candidate, row))
+    });
+    let rows: Vec<(Mark, &CandidateRecord, &Row)> = rows.collect();
     if rows.is_empty() {
         return Markup::default();
     }

@@ -40,11 +40,8 @@ pub(crate) fn key_results(report: &Report, grouping: Grouping, output: Output) -
         }
         return section;
     }
-    let groups = results
-        .iter()
-        .map(|result| width(&plain(&report.group_label(result.group))))
-        .max()
-        .unwrap_or(0);
+    let groups = results.iter().map(|one| width(&plain(&report.group_label(one.group))));
+    let groups = groups.max().unwrap_or(0);
     for of_candidate in results.chunk_by(|a, b| a.candidate == b.candidate) {
         let name = of_candidate[0].candidate;
         let what = summary_of(report, name, MAX_DIFFERENCES).unwrap_or_default();
@@ -73,11 +70,8 @@ fn findings(report: &Report, result: &KeyResult<'_>) -> Vec<Fact> {
         let more = result.more_time.filter(|_| index == 0);
         let more = more.map_or_else(String::new, |more| format!("; {}", more.words()));
         let tone = Style::Tone(finding.verdict().tone());
-        Fact::new(&group, format!("{}{more}", finding.words())).style(if index == 0 {
-            tone
-        } else {
-            Style::Dim
-        })
+        let style = if index == 0 { tone } else { Style::Dim };
+        Fact::new(&group, format!("{}{more}", finding.words())).style(style)
     };
     findings.map(fact).collect()
 }

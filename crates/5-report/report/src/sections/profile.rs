@@ -4,7 +4,7 @@ use dbdyno_profile::UNKNOWN;
 use dbdyno_text::{Cell, Column, Fact, Facts, Interval, Row, Style, Table, Text, Tone, cut};
 use dbdyno_units::{Share, grouped};
 
-use super::{Block, Chart, Output, Section, csv_of_rows, instructions, joined};
+use super::{Block, Chart, Output, Section, csv_of_rows, instructions, joined, rows};
 use crate::assemble::profile::share_of_differences;
 use crate::charts::flame::Flame;
 use crate::figures::{
@@ -68,20 +68,17 @@ pub(crate) fn explained<'r>(
     microbenchmark: Option<&str>,
 ) -> Vec<Explained<'r>> {
     let is_alone = report.is_alone();
-    let is_wanted = |row: &&Compared| match candidate {
+    let is_wanted = |row: &Compared| match candidate {
         Some(name) => row.candidate == name,
         None => is_alone || row.role == Role::Candidate,
     };
-    let mut all = Vec::new();
-    for member in &report.microbenchmarks {
-        if microbenchmark.is_none_or(|name| member.name == name) {
-            let rows = member.rows.iter().filter(is_wanted);
-            all.extend(rows.filter_map(|row| {
-                Some(Explained { report, member, row, profile: row.profile.as_ref()? })
-            }));
-        }
-    }
-    all
+    let rows = rows(report).filter(|(member, row)| {
+        microbenchmark.is_none_or(|name| member.name == name) && is_wanted(row)
+    });
+    let explained = rows.filter_map(|(member, row)| {
+        Some(Explained { report, member, row, profile: row.profile.as_ref()? })
+    });
+    explained.collect()
 }
 
 /// The answer on a terminal: a section per result, and what it means; empty without results.

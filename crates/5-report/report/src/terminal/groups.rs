@@ -77,11 +77,8 @@ impl Table<'_> {
         let about = format!("  {}, {}{trust}", metric.title(), metric.better());
         let title = plain(&self.report.group_title(group));
         out.push_str(&format!("{}{}\n", self.paint.bold(&title), self.paint.dim(&about)));
-        let names: Vec<Vec<String>> = self
-            .candidates
-            .iter()
-            .map(|candidate| break_name(&plain(&candidate.name), cell.columns()))
-            .collect();
+        let broken = |one: &&CandidateRecord| break_name(&plain(&one.name), cell.columns());
+        let names: Vec<Vec<String>> = self.candidates.iter().map(broken).collect();
         let lines = names.iter().map(Vec::len).max().unwrap_or(1);
         for line in 0..lines {
             let last = line + 1 == lines;
@@ -98,8 +95,7 @@ impl Table<'_> {
                     _ => part,
                 });
             }
-            out.push_str(text.trim_end());
-            out.push('\n');
+            out.push_str(&format!("{}\n", text.trim_end()));
         }
         let rule = "─".repeat(self.layout.columns_of(self.candidates.len()));
         out.push_str(&format!("{}\n", self.paint.dim(&rule)));
@@ -119,11 +115,9 @@ impl Table<'_> {
                 line.push_str(&text);
             }
         }
-        out.push_str(first.trim_end());
-        out.push('\n');
+        out.push_str(&format!("{}\n", first.trim_end()));
         if layout.cell == Cell::TwoLines && !second.trim().is_empty() {
-            out.push_str(second.trim_end());
-            out.push('\n');
+            out.push_str(&format!("{}\n", second.trim_end()));
         }
     }
 
