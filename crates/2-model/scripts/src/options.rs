@@ -406,16 +406,13 @@ pub(crate) fn take_random(
             }
         }
     }
-    let is_share = |h: f64| h > 0.0 && h < 1.0;
-    let is_exponent = |exponent: f64| exponent >= 0.0 && exponent.is_finite();
-    let fields: [(_, _, fn(f64) -> bool, _); 2] = [
-        ("rand_pareto_h", &mut random.pareto_h, is_share, "between 0 and 1"),
-        ("rand_zipfian_exp", &mut random.zipfian_exponent, is_exponent, "a number from 0"),
-    ];
-    for (name, field, is_valid, valid) in fields {
+    for (name, field, range, valid) in [
+        ("rand_pareto_h", &mut random.pareto_h, f64::MIN_POSITIVE..1.0, "between 0 and 1"),
+        ("rand_zipfian_exp", &mut random.zipfian_exponent, 0.0..f64::INFINITY, "a number from 0"),
+    ] {
         let Some(value) = take(name) else { continue };
         match value.parse::<f64>() {
-            Ok(number) if is_valid(number) => *field = number,
+            Ok(number) if range.contains(&number) => *field = number,
             _ => return Err((name.to_owned(), format!("`{value}` is not {valid}"))),
         }
     }

@@ -6,6 +6,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use crate::Module;
 use crate::block_counts::within;
+use crate::bytes::ConstantMemory as _;
 use crate::frame::{ExceptionTable, Frame, landings};
 use crate::jump_tables::{MAX_ENTRIES, entry};
 

@@ -124,7 +124,6 @@ pub(crate) fn ratio_text(ratio: f64) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::*;
     use crate::model::Report;
     use crate::terminal::{TerminalOptions, render};
     use crate::{html, sample};
