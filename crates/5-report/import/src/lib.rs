@@ -377,7 +377,7 @@ fn microbenchmarks(
     catalog: &Catalog,
     values: &[Value],
 ) -> Result<(Vec<MicrobenchmarkRecord>, Vec<String>), ImportError> {
-    // Each in the order of the first of its values.
+    // With its number in the order of first values.
     let mut found: HashMap<&str, (usize, CatalogMatch)> = HashMap::new();
     let mut records: Vec<((usize, usize), MicrobenchmarkRecord)> = Vec::new();
     // The rows of a statement of each record.

@@ -472,14 +472,14 @@ impl Agreement {
             one.0, other.0,
         ) {
             (Self::Agree(one), Self::Agree(other)) if one != other => (Self::AgreeByClients, None),
-            (first, second) if second.described().0 > first.described().0 => other,
+            (first, second) if second.rank_sign_words().0 > first.rank_sign_words().0 => other,
             _ => one,
         };
         numbers.into_iter().map(at).reduce(worse).unwrap_or((Self::Unknown, None))
     }
 
     /// How much the runs disagree, of which unknown is least, the sign at the end of a line, and the text for QPS.
-    const fn described(self) -> (u8, &'static str, &'static str) {
+    const fn rank_sign_words(self) -> (u8, &'static str, &'static str) {
         match self {
             Self::Unknown => (0, "", "unknown"),
             Self::Agree(Verdict::Better) => (1, "=", "agree: faster"),
@@ -526,7 +526,7 @@ impl Agreement {
         match (self, metric) {
             (Self::Agree(Verdict::Better), Metric::Cpu) => "agree: less CPU",
             (Self::Agree(Verdict::Worse), Metric::Cpu) => "agree: more CPU",
-            _ => self.described().2,
+            _ => self.rank_sign_words().2,
         }
     }
 

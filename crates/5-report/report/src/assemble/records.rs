@@ -1,7 +1,7 @@
 //! Records of the run for people: warnings, losses, optimizations and state snapshots, with names
 //! instead of numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_results::{
     CandidateRecord, FailureKind, FailureRecord, MicrobenchmarkRecord, OptimizationRecord,
@@ -61,20 +61,21 @@ pub(super) fn failures(failures: &[FailureRecord], candidates: &[CandidateRecord
 
 /// Losses per candidate, and whether its data differs since then.
 pub(super) fn lost(failures: &[FailureRecord], candidates: &[CandidateRecord]) -> Vec<Lost> {
-    let of_candidate = |(number, candidate): (u32, &CandidateRecord)| {
+    let of_candidate = |number: u32| {
         let own = failures.iter().filter(|failure| failure.candidate == number);
         let differs = own.clone().find(|failure| failure.kind == FailureKind::Differs);
         let lost = own.filter(|failure| failure.kind == FailureKind::Lost);
         let last = lost.clone().next_back()?;
         Some(Lost {
-            candidate: candidate.name.clone(),
+            candidate: name_of(candidates, number),
             count: lost.count() as u64,
             at: last.at.clone(),
             reason: last.reason.clone(),
             data_differs_from: differs.map(|differs| differs.at.clone()),
         })
     };
-    (0..).zip(candidates).filter_map(of_candidate).collect()
+    let numbers: BTreeSet<u32> = failures.iter().map(|failure| failure.candidate).collect();
+    numbers.into_iter().filter_map(of_candidate).collect()
 }
 
 fn name_of(candidates: &[CandidateRecord], number: u32) -> String {

@@ -448,7 +448,7 @@ impl<'a> View<'a> {
         for row in rows {
             let difference = row.difference.as_ref().map(|one| self.difference(one));
             let agreement = match (self.output, difference) {
-                (Output::Terminal, _) => Cell::text(row.agreement.described().1),
+                (Output::Terminal, _) => Cell::text(row.agreement.rank_sign_words().1),
                 (Output::Page, Some(difference)) => {
                     Cell::text(row.agreement.words(row.metric)).note(difference)
                 }

@@ -96,6 +96,7 @@ pub(crate) fn notes(report: &Report, output: Output) -> Section {
     let mut section = Section::new("notes", "");
     if !facts.is_empty() {
         if output == Output::Terminal {
+            // A blank line, in place of a title.
             section.push(Text::default().code(""));
         }
         section.push(Facts { least: "noise floor".len(), repeats: true, ..Facts::new(facts) });

@@ -30,6 +30,20 @@ fn losses_are_counted_and_are_no_failures() {
 }
 
 #[test]
+fn loss_of_an_unknown_candidate_in_a_damaged_run_has_its_number() {
+    let loss = FailureRecord {
+        kind: FailureKind::Lost,
+        recovered: false,
+        candidate: 9,
+        microbenchmark: None,
+        at: "start".to_owned(),
+        reason: "reset".to_owned(),
+    };
+    let [lost] = &crate::assemble::records::lost(&[loss], &servers())[..] else { panic!() };
+    assert_eq!((lost.candidate.as_str(), lost.count), ("9", 1));
+}
+
+#[test]
 fn script_has_its_options_events_per_second_and_what_of_its_answers_was_compared() {
     let record = |name: &str, answers: Option<&str>| MicrobenchmarkRecord {
         name: name.to_owned(),
