@@ -175,7 +175,7 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         let mut submissions = Vec::new();
         for action in actions {
             match *action {
-                // Done before, or with those of earlier steps.
+                // Accepted in `step`; cancelled below, with those of earlier steps.
                 Action::Accept { .. } | Action::Cancel(_) => {}
                 Action::Fence { task, attempt } => {
                     self.store.fence(&self.record.tasks[task].name, attempt)?;
