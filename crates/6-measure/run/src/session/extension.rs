@@ -61,6 +61,7 @@ impl Extension {
         let repeated: Nanos = writes.values().copied().sum();
         let mut additional: BTreeMap<usize, Nanos>;
         let mut left_out = 0;
+        let mut also = "";
         if after_writes.is_empty() {
             additional = distribute(more, &others);
         } else if repeated <= Nanos::from_nanos(more.as_nanos() / 2) {
@@ -69,6 +70,7 @@ impl Extension {
                 let given = additional.entry(case).or_default();
                 *given = (*given).max(time);
             }
+            also = " and the writes before them";
         } else if others.is_empty() {
             return Err(format!(
                 "only reads after writes are left to extend, and the writes before them must be \
@@ -86,7 +88,7 @@ impl Extension {
         let of = cases.len();
         let mut summary = format!("{} of {of} microbenchmarks by {more}", goals.len());
         if undecided {
-            summary.push_str(", only those without a difference");
+            summary.push_str(&format!(", only those without a difference{also}"));
         }
         if left_out > 0 {
             summary.push_str(&format!(
@@ -313,6 +315,7 @@ mod tests {
         let goals = &extension.record.goals;
         assert_eq!(goals[&1], Nanos::from_secs(4), "the writes are repeated");
         assert!(goals[&2] > Nanos::from_secs(50));
+        assert!(extension.summary.ends_with("without a difference and the writes before them"));
 
         let extension = plan(&names, &ratios, Nanos::from_secs(3)).unwrap();
         assert_eq!(extension.record.goals.keys().collect::<Vec<_>>(), [&0]);
