@@ -351,7 +351,9 @@ impl<'a> Session<'a> {
         let context = self.context();
         let mut all_removed = true;
         let mut dropped = Vec::new();
-        for (candidate, schemas, removed) in remove_schemas(&context) {
+        // All of them before a failure is stored, which may fail.
+        let all: Vec<_> = remove_schemas(&context).collect();
+        for (candidate, schemas, removed) in all {
             match removed {
                 Ok(SchemaRemoval::Dropped) => dropped.extend(schemas),
                 Ok(SchemaRemoval::Absent) => {}
