@@ -44,6 +44,7 @@ impl Search {
     pub fn add(&mut self, commit: Position, verdict: StepVerdict) {
         match verdict {
             StepVerdict::Skipped => self.skipped[commit] = true,
+            // It says nothing about other commits: a bisect ends with it.
             StepVerdict::Undecided => {}
             StepVerdict::LikeGood => {
                 for ancestor in self.remaining_ancestors(commit) {

@@ -232,8 +232,8 @@ impl<'a> Session<'a> {
             }
         }
         let text = || self.recorder.results.reader().and_then(|run| run.experiment_text());
-        let end = end.map_err(|error| with_lines(error, &text().unwrap_or_default()));
-        if !end? {
+        let is_complete = end.map_err(|error| with_lines(error, &text().unwrap_or_default()))?;
+        if !is_complete {
             return Ok(Outcome::Complete { failures: self.recorder.failures });
         }
         if let Some(local) = context.local.filter(|_| !options.keep_data) {
