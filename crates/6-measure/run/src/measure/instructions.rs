@@ -9,7 +9,7 @@ use crate::instance::Instance;
 use crate::instance::instructions::functions_to_count;
 use crate::measure::{MicrobenchmarkRun, NumberedCase};
 use crate::plan::cases::{
-    INSTRUCTION_BLOCKS, STARTS_WITH_INSTRUCTIONS, blocks_of_warmup, instruction_slice,
+    INSTRUCTION_BLOCKS, STARTS_WITH_INSTRUCTIONS, instruction_slice, plain_blocks,
 };
 use crate::record::Recorder;
 
@@ -37,7 +37,7 @@ impl MicrobenchmarkRun<'_> {
         let slice = instruction_slice(&experiment.schedule, &case.microbenchmark);
         let plan = BlockPlan {
             warmup_blocks: INSTRUCTION_BLOCKS - 1,
-            ..blocks_of_warmup(experiment, id, first, slice)
+            ..plain_blocks(experiment, id, first, slice)
         };
         let mut schedule = Schedule::new(plan, self.taking_part(instances));
         let all: Vec<&Profile> = profiles.iter().map(|one| &one.profile).collect();

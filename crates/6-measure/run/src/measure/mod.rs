@@ -26,7 +26,7 @@ use crate::instance::context::RunContext;
 use crate::instance::{Instance, KeptCopy, SliceError, in_order, running};
 use crate::measure::checks::{AnswerCheck, Difference};
 use crate::measure::slice_history::{BlockTimes, SliceHistory};
-use crate::plan::cases::{MicrobenchmarkCase, blocks_of_warmup, instance_count, slice_length};
+use crate::plan::cases::{MicrobenchmarkCase, instance_count, plain_blocks, slice_length};
 use crate::plan::elapsed::{CaseLeft, TimeRange, times};
 use crate::record::{Phase, Recorder};
 use crate::session::progress::{InterimEstimate, RunEvent};
@@ -434,7 +434,7 @@ impl Blocks<'_, '_, '_> {
             warmup_time: experiment.schedule.warmup_time,
             counted_blocks: counted_blocks(&experiment.schedule),
             clients: case.clients,
-            ..blocks_of_warmup(experiment, id, first_block, slice)
+            ..plain_blocks(experiment, id, first_block, slice)
         }
     }
 

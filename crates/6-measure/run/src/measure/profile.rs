@@ -13,7 +13,7 @@ use super::{MicrobenchmarkRun, NumberedCase};
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::error::RunError;
 use crate::instance::{Instance, SliceError, running};
-use crate::plan::cases::{ProfiledBlocks, blocks_of_warmup, profile_times, profiled_slice};
+use crate::plan::cases::{ProfiledBlocks, plain_blocks, profile_times, profiled_slice};
 use crate::record::Recorder;
 use crate::session::progress::RunEvent;
 
@@ -77,7 +77,7 @@ impl MicrobenchmarkRun<'_> {
         }
         let first = FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
         let plan =
-            BlockPlan { clients: case.clients, ..blocks_of_warmup(experiment, id, first, slice) };
+            BlockPlan { clients: case.clients, ..plain_blocks(experiment, id, first, slice) };
         let mut sums = vec![Sampled::default(); instances.len()];
         let was_sampled = sampled.to_vec();
         let blocks = Schedule::new(plan, self.taking_part(instances));

@@ -8,7 +8,7 @@ use super::profile::{BLOCKS_OF_START, FIRST_PROFILED};
 use super::{MicrobenchmarkRun, NumberedCase};
 use crate::error::RunError;
 use crate::instance::{Instance, running};
-use crate::plan::cases::{ProfiledBlocks, blocks_of_warmup, profiled_slice};
+use crate::plan::cases::{ProfiledBlocks, plain_blocks, profiled_slice};
 use crate::record::Recorder;
 
 impl MicrobenchmarkRun<'_> {
@@ -32,7 +32,7 @@ impl MicrobenchmarkRun<'_> {
         let first = first.saturating_add(BLOCKS_OF_START / 2);
         let slice = profiled_slice(&experiment.schedule, &case.microbenchmark);
         let plan =
-            BlockPlan { clients: case.clients, ..blocks_of_warmup(experiment, id, first, slice) };
+            BlockPlan { clients: case.clients, ..plain_blocks(experiment, id, first, slice) };
         let mut blocks = Schedule::new(plan, self.taking_part(instances));
         let mut complete = 0;
         while complete < wanted {

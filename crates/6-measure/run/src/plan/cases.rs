@@ -140,8 +140,9 @@ pub(crate) fn slice_length(schedule: &Schedule, microbenchmark: &Microbenchmark)
     if microbenchmark.writes() { schedule.write_slice } else { schedule.slice }
 }
 
-/// Blocks of a microbenchmark with one client and slices of this length, of which the first is warm-up.
-pub(crate) const fn blocks_of_warmup(
+/// Blocks of a microbenchmark with slices of this length, of which the first is warm-up: with one client, and without the
+/// engine's own counters.
+pub(crate) const fn plain_blocks(
     experiment: &Experiment,
     microbenchmark: u32,
     first_block: u32,

@@ -14,7 +14,7 @@ use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, SliceError, running};
 use crate::measure::slice_history::SliceHistory;
-use crate::plan::cases::{MicrobenchmarkCase, blocks_of_warmup, slice_length, warmup_time};
+use crate::plan::cases::{MicrobenchmarkCase, plain_blocks, slice_length, warmup_time};
 use crate::record::{Phase, Recorder};
 
 /// The shortest slice of the warm-up: shorter ones would mostly be overhead.
@@ -206,7 +206,7 @@ impl LiveTraining<'_> {
         BlockPlan {
             warmup_blocks: warmup.blocks,
             clients: self.case.clients,
-            ..blocks_of_warmup(experiment, self.id, first_block, warmup.slice)
+            ..plain_blocks(experiment, self.id, first_block, warmup.slice)
         }
     }
 }
