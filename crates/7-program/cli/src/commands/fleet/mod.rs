@@ -202,8 +202,8 @@ fn request_of(args: &FleetRun, experiment: &Experiment) -> Result<(Request, Node
     Ok((request, choice))
 }
 
-/// Whether builds of an experiment are only for nodes with the same type of CPU; `None` if nothing is compiled.
-pub fn has_builds_per_cpu(experiment: &Experiment) -> Option<bool> {
+/// Whether each type of CPU needs builds of its own; `None` if nothing is compiled.
+pub fn builds_per_cpu(experiment: &Experiment) -> Option<bool> {
     let builds = experiment.candidates.iter().filter_map(|one| one.system.build());
     builds.map(Build::depends_on_cpu).max()
 }
@@ -215,7 +215,7 @@ pub fn cache_of(request: &Request) -> Result<CacheDir, CacheDirError> {
 
 /// Puts tasks of builds before the others, if something is compiled and the cache can be marked.
 pub fn plan_builds(record: &mut FleetRecord, experiment: &Experiment) {
-    let Some(per_cpu) = has_builds_per_cpu(experiment) else { return };
+    let Some(per_cpu) = builds_per_cpu(experiment) else { return };
     match mark(record) {
         Ok(()) => {
             let tasks: Vec<TaskRecord> = std::mem::take(&mut record.tasks);

@@ -11,7 +11,7 @@ use dbdyno_fleet::{
 };
 use dbdyno_run::{Options, Outcome, RunError, RunEvent, continue_run, make_candidates, start_run};
 
-use super::{cache_of, has_builds_per_cpu, parsed};
+use super::{builds_per_cpu, cache_of, parsed};
 use crate::args::FleetTask;
 use crate::commands::session::{INTERRUPTED, options, stop_run_on_signals, worker_program};
 use crate::error::CliError;
@@ -130,7 +130,7 @@ fn make_builds(session: &BuildSession, stop: &Arc<AtomicBool>) -> Result<TaskEnd
         return Ok(skipped(session, &cache));
     }
     let experiment = parsed(session.attempt.fleet.experiment()?.0)?;
-    if has_builds_per_cpu(&experiment) == Some(true) {
+    if builds_per_cpu(&experiment) == Some(true) {
         let cpu = HostCpu::read().map_err(CliError::read(Path::new("/proc/cpuinfo")))?;
         if let Some(other) = session.claim_cpu(&cpu.id())? {
             output::note(&format!("nothing to do: {other} builds for this type of CPU"));
