@@ -20,7 +20,7 @@ pub enum RunEvent<'a> {
     /// The estimated time of the run, before it starts: in all, and by what it is spent on. Again, that of what is left, if
     /// it is far off after the first restart, or if the run certainly takes longer.
     Planned(String),
-    /// What became of the run's schemas on existing servers, or of a step of a bisect.
+    /// A whole line: what became of the run's schemas on existing servers, or that a step of a bisect starts or has ended.
     Line(String),
     /// A microbenchmark starts, or a pass visits it.
     Microbenchmark {
