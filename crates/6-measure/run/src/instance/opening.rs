@@ -15,7 +15,6 @@ use crate::candidates::Deployment;
 use crate::instance::context::RunContext;
 use crate::instance::data::DataLocation;
 use crate::instance::{Instance, monitor_on_host, server_failed};
-use crate::record::settings;
 
 /// The environment variable in which a worker gets the password of a server on another host.
 const PASSWORD: &str = "DBDYNO_PASSWORD";
@@ -205,8 +204,9 @@ fn sqlite_settings(config: &SqliteConfig) -> sqlite::Settings {
     sqlite::Settings {
         page_size: config.page_size,
         cache_size: config.cache_size,
-        journal_mode: settings::word(&config.journal_mode),
-        synchronous: settings::word(&config.synchronous),
+        // The experiment file uses SQLite's own names for these.
+        journal_mode: config.journal_mode.name().to_owned(),
+        synchronous: config.synchronous.name().to_owned(),
     }
 }
 

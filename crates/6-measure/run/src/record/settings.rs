@@ -160,8 +160,8 @@ fn of_sqlite(config: &SqliteConfig) -> Vec<(String, String)> {
     let rows = [
         ("page_size", page_size.to_string()),
         ("cache_size", format!("{cache_size} per connection")),
-        ("journal_mode", word(&config.journal_mode)),
-        ("synchronous", word(&config.synchronous)),
+        ("journal_mode", config.journal_mode.name().to_owned()),
+        ("synchronous", config.synchronous.name().to_owned()),
     ];
     rows.map(|(label, value)| (label.to_owned(), value)).into()
 }
@@ -211,14 +211,6 @@ fn list(numbers: &[u32]) -> String {
     numbers.join(", ")
 }
 
-/// SQLite's name of a journal mode or a synchronous level: the experiment file uses its own names.
-pub(crate) fn word(setting: &impl serde::Serialize) -> String {
-    match serde_json::to_value(setting) {
-        Ok(serde_json::Value::String(word)) => word,
-        other => unreachable!("a setting is one word, not {other:?}"),
-    }
-}
-
 /// The properties in which a candidate differs from the baseline, one per line.
 pub(crate) fn differences(
     candidate: &ResolvedCandidate,
@@ -266,7 +258,7 @@ fn properties(candidate: &ResolvedCandidate) -> Vec<Property> {
             }
         }
         (System::Sqlite { config, .. }, _) => {
-            add("durability of a commit", &format!("synchronous = {}", word(&config.synchronous)));
+            add("durability of a commit", &format!("synchronous = {}", config.synchronous));
             add("connection", "none: inside the process");
         }
         _ => {}
