@@ -139,12 +139,47 @@ fn counting_copies_return_the_same_results() {
     }
 }
 
-fn counted_library() -> (Module, Relayout) {
+/// The same library at these addresses.
+fn libraries<const N: usize>(addresses: [u64; N]) -> [Module; N] {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("shapes.so");
     compile("gcc", &source("shapes.c"), &["-O2"], &out);
     let file = std::fs::read(&out).unwrap();
-    let module = Module::parse("shapes", &file, 0x7f00_0000_0000).unwrap();
+    addresses.map(|address| Module::parse("shapes", &file, address).unwrap())
+}
+
+#[test]
+fn layout_of_two_modules_has_the_new_code_of_both() {
+    let modules = libraries([0x7f00_0000_0000, 0x7e00_0000_0000]);
+    let both = modules.each_ref();
+    let mut samples = Samples::default();
+    for function in modules.iter().flat_map(Module::functions) {
+        samples.add_hit(function.start, 1);
+    }
+    let mut space = CountingSpace::default();
+    let relayout = optimize(&both, &samples, &counting(), &mut space).unwrap();
+    verify(&both, &relayout).unwrap();
+    // New code is within 2 GB of its module.
+    let of_each = |addresses: Vec<u64>| {
+        [0x7f, 0x7e].map(|top| addresses.iter().filter(|at| **at >> 40 == top).count())
+    };
+    assert_eq!(of_each(relayout.regions.iter().map(|it| it.address).collect()), [2, 2]);
+    assert_eq!(of_each(relayout.frames.iter().map(|it| it.address).collect()), [1, 1]);
+    let entries: Vec<u64> = relayout.entries.iter().map(|it| it.address).collect();
+    let symbols: Vec<u64> = relayout.symbols.iter().map(|it| it.address).collect();
+    let counters: Vec<u64> = relayout.counters.iter().map(|it| it.address).collect();
+    assert!(entries.is_sorted() && symbols.is_sorted());
+    for addresses in [entries, symbols, counters] {
+        let [one, other] = of_each(addresses);
+        assert!(one > 0 && one == other, "{one} and {other}");
+    }
+    let statistics = &relayout.statistics;
+    let sizes = relayout.symbols.iter().map(|it| it.size);
+    assert_eq!(statistics.hot_bytes + statistics.cold_bytes, sizes.sum::<u64>());
+}
+
+fn counted_library() -> (Module, Relayout) {
+    let [module] = libraries([0x7f00_0000_0000]);
     let samples = sample_every(&module, 1);
     let mut space = CountingSpace::default();
     // Without padding, in which changed bits may have no effect.
