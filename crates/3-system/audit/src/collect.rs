@@ -159,7 +159,7 @@ fn map_parallel<T: Sync, R: Send>(
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
-    let told = Mutex::new(Instant::now());
+    let last_report = Mutex::new(Instant::now());
     let results = Mutex::new(Vec::with_capacity(items.len()));
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -177,10 +177,10 @@ fn map_parallel<T: Sync, R: Send>(
                         .push((index, result));
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     // Unless another thread is reporting.
-                    if let Ok(mut told) = told.try_lock()
-                        && told.elapsed() >= PERIOD
+                    if let Ok(mut last_report) = last_report.try_lock()
+                        && last_report.elapsed() >= PERIOD
                     {
-                        *told = Instant::now();
+                        *last_report = Instant::now();
                         watch(Progress { done, of: items.len() });
                     }
                 }

@@ -9,7 +9,7 @@ pub(crate) const KERNEL: &str = "[k]";
 #[derive(Clone, Debug)]
 pub(crate) struct KernelSymbols(Vec<(u64, String)>);
 
-/// Those of the running kernel.
+/// Reads the functions of the running kernel.
 impl Default for KernelSymbols {
     fn default() -> Self {
         Self::parse(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())

@@ -21,7 +21,7 @@ const DEEPEST: usize = 256;
 /// Bytes of a page at least.
 const PAGE: usize = 4 << 10;
 
-/// Collects the samples of processes.
+/// Collects the samples of processes. Its default reads the names of the kernel's functions.
 #[derive(Default)]
 pub struct Collector {
     files: Files,

@@ -1,4 +1,4 @@
-//! Writing the copies of one module's functions to their new addresses.
+//! Writing the copies of each module's functions to their new addresses.
 
 mod assemble;
 
@@ -22,7 +22,7 @@ pub(crate) const PAGE: u64 = 4096;
 /// The emitted code and data of all modules up to now.
 #[derive(Debug, Default)]
 pub(crate) struct EmittedCode {
-    /// Without entries, slots of virtual tables and map.
+    /// Without its map, which is made of all pairs at the end.
     pub(crate) layout: Relayout,
     /// Original address and copy address of every copied instruction.
     pub(crate) pairs: Vec<(u64, u64)>,

@@ -27,6 +27,7 @@ use crate::code::{EdgeKind, Graph, Inst, InstKind};
 
 /// Number of instructions to search backwards from the jump.
 const WINDOW: usize = 24;
+/// Maximum number of entries of a table.
 pub(crate) const MAX_ENTRIES: u64 = 1 << 14;
 
 /// An indirect jump through a table of offsets.

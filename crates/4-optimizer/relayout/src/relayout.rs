@@ -34,6 +34,7 @@ pub struct Relayout {
     pub statistics: Statistics,
 }
 
+/// The content of memory of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Region {
     pub address: u64,
