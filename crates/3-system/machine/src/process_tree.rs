@@ -76,7 +76,7 @@ impl ProcessTree {
         }
     }
 
-    /// The process IDs of the tree at the last reading.
+    /// The process IDs of the tree at the last reading, first that of the root.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         std::iter::once(&self.root).chain(&self.descendants).map(|process| process.pid)
     }
@@ -325,6 +325,7 @@ mod tests {
             let child: u32 = shell.run("sleep 60 & echo $!").parse().unwrap();
             tree.read().unwrap();
             assert!(tree.pids().any(|pid| pid == child), "{number}");
+            assert_eq!(tree.pids().next(), Some(shell.child.id()));
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Profiler {
 
 impl Profiler {
     /// Prepares to sample these processes: as a part of all that runs on the CPUs if the kernel permits that, else by
-    /// their threads.
+    /// their threads. The first must not end before.
     pub fn open(pids: &[u32], frequency: u32) -> Result<Self, ProfileError> {
         let online = CpuSet::online();
         let online = online.ok_or_else(|| io::Error::other("the online CPUs are not known"))?;

@@ -421,7 +421,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             // An error occurs again when it is sampled.
             let _ = monitor.family().read();
         }
-        let pids: Vec<u32> = Self::pids(&mut self.monitor)?.into_iter().collect();
+        let pids = Self::pids(&mut self.monitor)?;
         let opened = Profiler::open(&pids, frequency).map_err(|error| error.to_string())?;
         self.profiler = Some(opened);
         Ok(())
@@ -458,7 +458,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
             Some(waits) => waits,
             none => none.insert(WaitMeter::open(!E::SHARES_CACHE)?),
         };
-        let pids = Self::pids(&mut self.monitor)?;
+        let pids: HashSet<u32> = Self::pids(&mut self.monitor)?.into_iter().collect();
         self.clients.slice(SlicePart::LeadIn, request)?;
         let started = self.monitor.as_mut().map(|monitor| monitor.start(None));
         waits.begin(&pids)?;
@@ -469,15 +469,16 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         let server = used.and_then(|used| used.server);
         let measured = SliceMeasured { server, ..measured? };
         // With those that were started meanwhile.
-        waits.add(&Self::pids(&mut self.monitor)?, request, &measured)?;
+        let pids: HashSet<u32> = Self::pids(&mut self.monitor)?.into_iter().collect();
+        waits.add(&pids, request, &measured)?;
         Ok(measured)
     }
 
-    /// The processes of the server, or this one with an embedded database.
-    fn pids(monitor: &mut Option<ServerMonitor>) -> Result<HashSet<u32>, RequestError> {
+    /// The processes of the server, first the one that outlives the others; or this one with an embedded database.
+    fn pids(monitor: &mut Option<ServerMonitor>) -> Result<Vec<u32>, RequestError> {
         match monitor {
             Some(monitor) => Ok(monitor.family().pids().collect()),
-            None if !E::SHARES_CACHE => Ok(HashSet::from([std::process::id()])),
+            None if !E::SHARES_CACHE => Ok(vec![std::process::id()]),
             None => Err(UNKNOWN_PROCESS.into()),
         }
     }
