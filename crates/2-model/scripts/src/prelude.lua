@@ -972,8 +972,8 @@ local function keep_files()
    local called = {}
    for name in ([[
       abs atof atoi atol calloc clock clock_gettime drand48 free getenv getpid getppid gettimeofday getuid gmtime localtime
-      malloc memchr memcmp memcpy memmove memset mktime rand random realloc snprintf sprintf srand srandom strcmp strdup
-      strftime strlen strncmp strtod strtol strtoul time
+      lrand48 malloc memchr memcmp memcpy memmove memset mktime rand rand_r random realloc snprintf sprintf srand srand48
+      srandom strcmp strdup strftime strlen strncmp strtod strtol strtoul time
    ]]):gmatch("%S+") do called[name] = true end
 
    local function without_acts(functions, title, others)
@@ -987,6 +987,7 @@ local function keep_files()
 
    without_acts(C, "ffi.C", called)
    function script_ffi.load(name) return without_acts({}, "ffi.load(" .. tostring(name) .. ")", {}) end
+   package.loadlib = refused("package.loadlib")
 end
 
 if settings.recorded then keep_files() end
