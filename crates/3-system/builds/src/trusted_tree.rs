@@ -65,7 +65,8 @@ pub(crate) fn discard_permissions(tree: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// Calls `each` with everything in a tree, each directory before its content.
+/// Calls `each` with everything in a tree, each directory before its content. An absent tree has nothing; a symbolic link
+/// in its place is an error, and those in it are not followed.
 pub(crate) fn visit(
     tree: &Path,
     each: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,
