@@ -29,27 +29,6 @@ pub enum Block<C = NoChart> {
     Details(String, Vec<Self>),
 }
 
-/// Methods that each set one field.
-macro_rules! setters {
-    ($type:ident: $($field:ident($value:ty)),*) => {
-        impl $type {
-            $(pub fn $field(mut self, $field: $value) -> Self {
-                self.$field = $field.into();
-                self
-            })*
-        }
-    };
-}
-
-setters!(Text: style(Style));
-setters!(Facts: indent(usize));
-setters!(Fact: style(Style), label_style(Style));
-setters!(Table: caption(impl Into<String>), class(&'static str), frame(&'static str));
-setters!(Column: what(&'static str), most(usize), mark(Mark));
-setters!(Row: faint(bool));
-setters!(Cell: tone(Tone), interval(Option<Interval>), title(impl Into<String>));
-setters!(Cell: link(impl Into<String>), mark(Mark), class(&'static str));
-
 impl<C> Section<C> {
     pub fn new(id: &'static str, title: impl Into<String>) -> Self {
         Self { id, title: title.into(), about: String::new(), blocks: Vec::new() }
@@ -157,6 +136,11 @@ impl Text {
         Self::default().and(text)
     }
 
+    pub const fn style(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+
     pub fn and(self, text: impl Into<String>) -> Self {
         self.span(text, SpanKind::Plain)
     }
@@ -206,6 +190,11 @@ impl Facts {
     pub fn new(rows: impl IntoIterator<Item = Fact>) -> Self {
         Self { rows: rows.into_iter().collect(), indent: 0, gap: 2, least: 0, repeats: false }
     }
+
+    pub const fn indent(mut self, indent: usize) -> Self {
+        self.indent = indent;
+        self
+    }
 }
 
 impl Fact {
@@ -216,6 +205,16 @@ impl Fact {
             text: text.into(),
             style: Style::Plain,
         }
+    }
+
+    pub const fn style(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+
+    pub const fn label_style(mut self, style: Style) -> Self {
+        self.label_style = style;
+        self
     }
 }
 
@@ -234,6 +233,21 @@ pub struct Table {
 impl Table {
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: columns.into_iter().collect(), ..Self::default() }
+    }
+
+    pub fn caption(mut self, caption: impl Into<String>) -> Self {
+        self.caption = caption.into();
+        self
+    }
+
+    pub const fn class(mut self, class: &'static str) -> Self {
+        self.class = class;
+        self
+    }
+
+    pub const fn frame(mut self, frame: &'static str) -> Self {
+        self.frame = frame;
+        self
     }
 
     pub fn push(&mut self, row: Row) {
@@ -289,6 +303,21 @@ impl Column {
         Self::new(Kind::Number, title)
     }
 
+    pub const fn what(mut self, what: &'static str) -> Self {
+        self.what = what;
+        self
+    }
+
+    pub const fn most(mut self, columns: usize) -> Self {
+        self.most = columns;
+        self
+    }
+
+    pub const fn mark(mut self, mark: Mark) -> Self {
+        self.mark = Some(mark);
+        self
+    }
+
     pub const fn is_label(&self) -> bool {
         matches!(self.kind, Kind::Group | Kind::Name)
     }
@@ -306,6 +335,11 @@ pub struct Row {
 impl Row {
     pub fn new(cells: impl IntoIterator<Item = Cell>) -> Self {
         Self { cells: cells.into_iter().collect(), ..Self::default() }
+    }
+
+    pub const fn faint(mut self, faint: bool) -> Self {
+        self.faint = faint;
+        self
     }
 }
 
@@ -372,8 +406,38 @@ impl Cell {
         self
     }
 
+    pub const fn tone(mut self, tone: Tone) -> Self {
+        self.tone = Some(tone);
+        self
+    }
+
+    pub fn interval(mut self, interval: Option<Interval>) -> Self {
+        self.interval = interval;
+        self
+    }
+
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
+        self
+    }
+
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    pub fn link(mut self, link: impl Into<String>) -> Self {
+        self.link = link.into();
+        self
+    }
+
+    pub const fn mark(mut self, mark: Mark) -> Self {
+        self.mark = Some(mark);
+        self
+    }
+
+    pub const fn class(mut self, class: &'static str) -> Self {
+        self.class = class;
         self
     }
 }
