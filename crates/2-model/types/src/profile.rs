@@ -63,6 +63,9 @@ pub struct Profile {
     pub period: Nanos,
 }
 
+/// The name of the function of the kernel that stands for CPU time without samples.
+pub const NOT_SAMPLED: &str = "not sampled";
+
 impl Profile {
     /// Whether all functions of its stacks are known, and its samples can be added up. Profiles from other machines may be
     /// damaged.

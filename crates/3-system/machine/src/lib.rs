@@ -12,6 +12,7 @@
 //! - [`safe_files`] opens what other users can write, and checks directories that dbdyno trusts.
 //! - [`remove_secrets`] keeps passwords from programs that need none.
 //! - [`IdlePreventer`] keeps CPUs from entering idle states.
+//! - [`VaryingPeriod`] keeps what is sampled from falling into step with the samples.
 //!
 //! Linux only, on x86-64 and aarch64.
 
@@ -33,6 +34,7 @@ pub mod process_tree;
 pub mod safe_files;
 pub mod tsc;
 mod usage;
+mod varying_period;
 
 pub use checks::{Finding, Needs, Severity, check, check_disk};
 pub use control_groups::has_cpu_quota;
@@ -54,3 +56,4 @@ pub use process_tree::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 pub use rustix::process::Signal;
 pub use tsc::{Calibration, MonotonicTicks, TickSource, Ticks, Tsc, WithTicks};
 pub use usage::{BlockDevice, OwnUsage, ThreadUsage};
+pub use varying_period::VaryingPeriod;

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::os::fd::AsRawFd;
 use std::{fs, io};
 
+use dbdyno_machine::VaryingPeriod;
 use dbdyno_types::profile::SampleScope;
+use dbdyno_units::Nanos;
 use perf_event::data::Record;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter, SampleFlag};
@@ -74,8 +76,10 @@ pub struct Sampler {
     /// Events of other threads, whose samples are in the same buffers.
     redirected: Vec<Counter>,
     scope: SampleScope,
-    /// Nanoseconds of CPU time that a sample stands for.
-    period: u64,
+    /// CPU time that a sample stands for.
+    period: Nanos,
+    /// Of events of CPUs. Those of threads begin anew when their thread gets a CPU.
+    varying: Option<VaryingPeriod>,
     /// Samples that were lost because a buffer was full.
     lost: u64,
 }
@@ -102,7 +106,8 @@ impl Sampler {
         let (scope, period) = (SampleScope::Cpus, period_of(frequency));
         let build = |cpu: usize| event(scope, period).any_pid().one_cpu(cpu).build();
         let rings = rings(build, cpus).map_err(refused)?;
-        Ok(Self { rings, redirected: Vec::new(), scope, period, lost: 0 })
+        let varying = Some(VaryingPeriod::around(period));
+        Ok(Self { rings, redirected: Vec::new(), scope, period, varying, lost: 0 })
     }
 
     /// Opens disabled events of these threads, and of all that they start, on these CPUs: the kernel allows buffers for
@@ -148,7 +153,7 @@ impl Sampler {
                 }
             }
         }
-        Ok(Self { rings, redirected, scope, period, lost: 0 })
+        Ok(Self { rings, redirected, scope, period, varying: None, lost: 0 })
     }
 
     /// What the kernel permits to sample: everything, or the threads of processes of this user. Opens events of this
@@ -172,6 +177,9 @@ impl Sampler {
     }
 
     pub fn enable(&mut self) -> Result<(), ProfileError> {
+        if let Some(varying) = &mut self.varying {
+            varying.vary(self.rings.iter().map(perf_event::Sampler::as_counter))?;
+        }
         Ok(self.counters().try_for_each(Counter::enable)?)
     }
 
@@ -188,8 +196,8 @@ impl Sampler {
         self.scope
     }
 
-    /// Nanoseconds of CPU time that a sample stands for.
-    pub const fn period(&self) -> u64 {
+    /// CPU time that a sample stands for.
+    pub const fn period(&self) -> Nanos {
         self.period
     }
 
@@ -246,13 +254,13 @@ pub(crate) fn kernel_part(chain: &[u64]) -> Vec<u64> {
 }
 
 /// A disabled event of this thread on all CPUs.
-fn event(scope: SampleScope, period: u64) -> Builder<'static> {
+fn event(scope: SampleScope, period: Nanos) -> Builder<'static> {
     let mut builder = Builder::new(Software::CPU_CLOCK);
     builder
         .exclude_kernel(scope == SampleScope::UserMode)
         .exclude_callchain_user(true)
         .exclude_idle(true)
-        .sample_period(period)
+        .sample_period(period.as_nanos())
         .sample_regs_user(REGISTERS.iter().map(|register| 1 << register).sum())
         .sample_stack_user(DUMP)
         .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::CALLCHAIN)
@@ -260,12 +268,13 @@ fn event(scope: SampleScope, period: u64) -> Builder<'static> {
     builder
 }
 
-/// Nanoseconds between samples. A period that has a common factor with ticks of the kernel, which are multiples of
+/// Time between samples. A period that has a common factor with ticks of the kernel, which are multiples of
 /// 0.1 ms, would hit the same moments of them again and again.
-const fn period_of(frequency: u32) -> u64 {
+const fn period_of(frequency: u32) -> Nanos {
     let period = 1_000_000_000 / if frequency == 0 { 1 } else { frequency as u64 };
     let longer = period + period / 331;
-    if period % 2 == 0 || period % 5 == 0 { longer - longer % 10 + 1 } else { period }
+    let has_factor = period % 2 == 0 || period % 5 == 0;
+    Nanos::from_nanos(if has_factor { longer - longer % 10 + 1 } else { period })
 }
 
 /// One event per CPU, with buffers as large as this user may lock.
@@ -325,7 +334,7 @@ mod tests {
     #[test]
     fn period_has_no_common_factor_with_the_tick() {
         for frequency in [1, 100, 250, 300, 997, 1_000, 4_000, 10_000] {
-            let period = period_of(frequency);
+            let period = period_of(frequency).as_nanos();
             assert!(period % 2 == 1 && !period.is_multiple_of(5), "{frequency}: {period}");
             let actual = 1e9 / period as f64;
             assert!((actual / f64::from(frequency) - 1.0).abs() < 0.004, "{frequency}: {actual}");

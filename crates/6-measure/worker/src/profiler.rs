@@ -6,15 +6,15 @@ use std::{fs, io};
 use dbdyno_machine::{CpuSet, ProcessTree, ProcessTreeUsage};
 use dbdyno_profile::{Collector, ProfileError, Sampler};
 use dbdyno_types::ServerUsage;
-use dbdyno_types::profile::{Function, Profile, SampleScope, Stack};
+use dbdyno_types::profile::{Function, NOT_SAMPLED, Profile, SampleScope, Stack};
 use dbdyno_units::Nanos;
 
 /// Samples processes, and collects their stacks between slices.
 pub struct Profiler {
     sampler: Sampler,
     collector: Collector,
-    /// CPU time in user mode and in the kernel while it was sampled, since the last profile.
-    used: [Nanos; 2],
+    /// CPU time while it was sampled, since the last profile.
+    used: Nanos,
     /// This process, if it is sampled in user mode only, and its usage at the beginning.
     own: Option<(ProcessTree, Option<ProcessTreeUsage>)>,
 }
@@ -40,7 +40,7 @@ impl Profiler {
         Ok(Self {
             sampler,
             collector: Collector::default(),
-            used: [Nanos::ZERO; 2],
+            used: Nanos::ZERO,
             own: own.map(|own| (own, None)),
         })
     }
@@ -58,7 +58,7 @@ impl Profiler {
             && let Some((before, after)) = before.take().zip(own.read().ok())
         {
             let used = after.since(&before);
-            self.used = add(self.used, [used.user, used.system]);
+            self.used = self.used + used.user + used.system;
         }
         ended
     }
@@ -67,7 +67,7 @@ impl Profiler {
     pub fn collect(&mut self, pids: &HashSet<u32>, used: Option<&ServerUsage>) {
         self.collector.collect(&mut self.sampler, pids);
         if let Some(used) = used {
-            self.used = add(self.used, [used.user, used.system]);
+            self.used = self.used + used.user + used.system;
         }
     }
 
@@ -75,39 +75,26 @@ impl Profiler {
     pub fn take(&mut self) -> Profile {
         let mut profile = self.collector.take();
         profile.scope = self.sampler.scope();
-        profile.period = Nanos::from_nanos(self.sampler.period());
-        let used = std::mem::take(&mut self.used);
-        if profile.scope == SampleScope::UserMode {
-            add_kernel(&mut profile, used);
-        }
+        profile.period = self.sampler.period();
+        add_not_sampled(&mut profile, std::mem::take(&mut self.used));
         profile
     }
 }
 
-/// Adds the time in the kernel to samples of user mode, as one function: shares are of all CPU time.
-fn add_kernel(profile: &mut Profile, [user, system]: [Nanos; 2]) {
-    if user == Nanos::ZERO {
-        return;
-    }
-    let relative = system.as_secs_f64() / user.as_secs_f64();
-    let samples = (profile.samples as f64 * relative).round() as u64;
+/// Adds the rest of the CPU time that was used, as one function of the kernel: shares are of all CPU time. Samples have no
+/// time with interrupts off, as in the scheduler when a thread goes to sleep and when it wakes another one, which in
+/// virtual machines is long; nor their own; nor, in user mode, any of the kernel.
+fn add_not_sampled(profile: &mut Profile, used: Nanos) {
+    let all = used.as_nanos().checked_div(profile.period.as_nanos()).unwrap_or(0);
+    let samples = all.saturating_sub(profile.samples.saturating_add(profile.lost));
     if samples == 0 {
         return;
     }
-    let function = Function {
-        module: "[k]".to_owned(),
-        name: Some("not sampled".to_owned()),
-        source: None,
-        start: 0,
-    };
+    let (module, name) = ("[k]".to_owned(), Some(NOT_SAMPLED.to_owned()));
     let frame = profile.functions.len() as u32;
-    profile.functions.push(function);
+    profile.functions.push(Function { module, name, source: None, start: 0 });
     profile.stacks.push(Stack { frames: vec![frame], samples });
     profile.samples += samples;
-}
-
-fn add(one: [Nanos; 2], other: [Nanos; 2]) -> [Nanos; 2] {
-    [one[0] + other[0], one[1] + other[1]]
 }
 
 fn numbers(cpus: &CpuSet) -> Vec<usize> {
@@ -128,14 +115,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_in_the_kernel_is_added_to_samples_of_user_mode() {
-        let mut profile = Profile { samples: 300, ..Profile::default() };
-        add_kernel(&mut profile, [Nanos::from_millis(750), Nanos::from_millis(250)]);
-        assert_eq!((profile.samples, profile.stacks[0].samples), (400, 100));
+    fn time_without_samples_is_added_as_a_function_of_the_kernel() {
+        let period = Nanos::from_millis(1);
+        let sampled = || Profile { samples: 300, lost: 20, period, ..Profile::default() };
+        let mut profile = sampled();
+        add_not_sampled(&mut profile, Nanos::from_millis(400));
+        assert_eq!((profile.samples, profile.stacks[0].samples), (380, 80));
         assert!(profile.is_consistent() && profile.functions[0].module == "[k]");
-        let mut unknown = Profile { samples: 300, ..Profile::default() };
-        add_kernel(&mut unknown, [Nanos::ZERO; 2]);
-        assert_eq!(unknown.samples, 300);
+        let unknown = Profile { period: Nanos::ZERO, ..sampled() };
+        for (mut profile, used) in
+            [(sampled(), 0), (sampled(), 250), (sampled(), 320), (unknown, 400)]
+        {
+            add_not_sampled(&mut profile, Nanos::from_millis(used));
+            assert_eq!((profile.samples, profile.stacks.len()), (300, 0), "of {used} ms");
+        }
     }
 
     #[test]

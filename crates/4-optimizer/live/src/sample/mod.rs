@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
 
 pub use budget::{DEFAULT_FREQUENCY, SamplingCost, SamplingPlan, SamplingRequest};
-use dbdyno_machine::{CpuSet, ProcStat};
+use dbdyno_machine::{CpuSet, ProcStat, VaryingPeriod};
 use dbdyno_relayout::{Branch, BranchCount, FallThrough, Samples};
 use dbdyno_stats::median;
-use dbdyno_units::Share;
+use dbdyno_units::{Nanos, Share};
 use perf_event::data::Record;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, SampleBranchFlag, SampleFlag, Sampler};
@@ -141,6 +141,7 @@ pub fn sample(
             family_read = Instant::now();
         }
         events.drain(|record| counts.add(record, &members));
+        events.vary().map_err(failed())?;
         if is_over {
             break;
         }
@@ -255,6 +256,8 @@ pub(super) struct Events {
     redirected: Vec<Counter>,
     /// Whether they are events of all threads of the machine.
     all_threads: bool,
+    /// Of clocks of CPUs. The kernel adapts the period of other events all the time.
+    varying: Option<VaryingPeriod>,
 }
 
 impl Events {
@@ -262,7 +265,10 @@ impl Events {
     pub(super) fn for_all_threads(options: EventOptions, cpus: &[usize]) -> io::Result<Self> {
         let open = |cpu: &usize| options.on_cpu(*cpu).any_pid().build()?.sampled(RING_SIZE);
         let rings = cpus.iter().map(open).collect::<io::Result<_>>()?;
-        Ok(Self { rings, redirected: Vec::new(), all_threads: true })
+        let mean = Nanos::from_nanos(1_000_000_000 / u64::from(options.frequency.max(1)));
+        let is_clock = options.source == SampleSource::Clock;
+        let varying = is_clock.then(|| VaryingPeriod::around(mean));
+        Ok(Self { rings, redirected: Vec::new(), all_threads: true, varying })
     }
 
     /// Events for some threads and those that they start, one per CPU: the kernel allows ring buffers
@@ -272,7 +278,8 @@ impl Events {
         cpus: &[usize],
         tids: &[i32],
     ) -> io::Result<Self> {
-        let mut events = Self { rings: Vec::new(), redirected: Vec::new(), all_threads: false };
+        let mut events =
+            Self { rings: Vec::new(), redirected: Vec::new(), all_threads: false, varying: None };
         for cpu in cpus {
             let first = events.rings.len();
             for tid in tids {
@@ -302,6 +309,12 @@ impl Events {
 
     pub(super) fn disable(&mut self) -> io::Result<()> {
         self.counters().try_for_each(Counter::disable)
+    }
+
+    /// Keeps what is sampled from falling into step with the samples.
+    fn vary(&mut self) -> io::Result<()> {
+        let counters = self.rings.iter().map(Sampler::as_counter);
+        self.varying.as_mut().map_or(Ok(()), |varying| varying.vary(counters))
     }
 
     fn counters(&mut self) -> impl Iterator<Item = &mut Counter> {

@@ -14,7 +14,7 @@ use std::f64::consts::SQRT_2;
 use dbdyno_profile::{Layers, TitledStacks, Titles, kernel_entry};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role, StoredLayers};
 use dbdyno_stats::{false_discovery_level, median};
-use dbdyno_types::profile::{Frame, Function, ModuleBuild, Profile};
+use dbdyno_types::profile::{Frame, Function, ModuleBuild, NOT_SAMPLED, Profile};
 use dbdyno_units::{Nanos, Ratio, Share};
 
 use super::{Measured, Slice};
@@ -544,11 +544,19 @@ fn rows(
         let name = name.to_owned();
         let row = ProfileRow { name, us, baseline_us, half_width_us, certain, moved: false };
         let floor = floors.get(row.name.as_str()).copied().unwrap_or_default();
-        ProfileRow { certain: certain && row.difference().abs() > floor, ..row }
+        let is_known = row.difference().abs() > floor && !is_not_sampled(&row.name);
+        ProfileRow { certain: certain && is_known, ..row }
     };
     let mut rows: Vec<ProfileRow> = all.map(row).collect();
     rows.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
     (rows, deviations)
+}
+
+/// Whether it is the layer, the system call or the function of the time without samples. It is what others leave, and
+/// varies as much as all of them.
+fn is_not_sampled(name: &str) -> bool {
+    let name = name.strip_prefix("kernel: ").or_else(|| name.strip_suffix(" [kernel]"));
+    name == Some(NOT_SAMPLED)
 }
 
 /// The names under which something was sampled.
