@@ -3,7 +3,7 @@
 use dbdyno_text::cut;
 use serde::Serialize;
 
-use crate::assemble::profile::{Difference, Samples, Start, judged, mean, names};
+use crate::assemble::profile::{Difference, Samples, Start, is_not_sampled, judged, mean, names};
 use crate::figures::tiny;
 use crate::model::{ProfileDifference, ProfileRow};
 use crate::sections::joined;
@@ -156,7 +156,7 @@ fn changed(before: &[[Start; 2]], after: &[[Start; 2]]) -> Vec<ChangedTime> {
         after_us,
         difference_us: difference.us,
         half_width_us: judged.0,
-        certain: judged.1,
+        certain: judged.1 && !is_not_sampled(name),
         moved: false,
     });
     let mut rows: Vec<ChangedTime> = rows.collect();

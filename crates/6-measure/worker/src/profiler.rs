@@ -58,7 +58,7 @@ impl Profiler {
             && let Some((before, after)) = before.take().zip(own.read().ok())
         {
             let used = after.since(&before);
-            self.used = self.used + used.user + used.system;
+            self.used += used.cpu;
         }
         ended
     }
@@ -67,7 +67,7 @@ impl Profiler {
     pub fn collect(&mut self, pids: &HashSet<u32>, used: Option<&ServerUsage>) {
         self.collector.collect(&mut self.sampler, pids);
         if let Some(used) = used {
-            self.used = self.used + used.user + used.system;
+            self.used += used.cpu;
         }
     }
 

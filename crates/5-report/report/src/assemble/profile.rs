@@ -71,7 +71,7 @@ pub(crate) struct Start {
     pub system_calls: Samples,
     pub functions: Samples,
     pub with_callees: Samples,
-    /// The functions with neither a name nor a source file.
+    /// The functions with neither a name nor a source file, and the time that was not sampled.
     pub unknown: BTreeSet<String>,
 }
 
@@ -487,7 +487,8 @@ impl Start {
                 Some((innermost, title)) => {
                     own[*title as usize] += samples;
                     let function = &functions[*innermost as usize];
-                    if function.name.is_none() && function.source.is_none() {
+                    let is_unknown = function.name.is_none() && function.source.is_none();
+                    if is_unknown || function.name.as_deref() == Some(NOT_SAMPLED) {
                         start.unknown.insert(titles[*title as usize].clone());
                     }
                 }
@@ -554,7 +555,7 @@ fn rows(
 
 /// Whether it is the layer, the system call or the function of the time without samples. It is what others leave, and
 /// varies as much as all of them.
-fn is_not_sampled(name: &str) -> bool {
+pub(crate) fn is_not_sampled(name: &str) -> bool {
     let name = name.strip_prefix("kernel: ").or_else(|| name.strip_suffix(" [kernel]"));
     name == Some(NOT_SAMPLED)
 }
@@ -728,6 +729,26 @@ mod tests {
         assert_eq!((rows[0].name.as_str(), rows[0].certain), ("memcmp", true));
         assert!(rows[1..].iter().all(|row| !row.certain), "{rows:?}");
         assert!(rows[0].half_width_us < 0.5, "{rows:?}");
+    }
+
+    #[test]
+    fn time_without_samples_is_never_certain() {
+        let side = |memcmp: f64, rest: f64| {
+            let (other, of) = (1_000.0, ["memcmp", "read", "not sampled [kernel]"]);
+            let samples = of.into_iter().zip([memcmp, other, rest]).collect::<Vec<_>>();
+            start((memcmp + other + rest) / 100.0, &samples)
+        };
+        let starts: Vec<[Start; 2]> =
+            (0..4).map(|_| [side(1_000.0, 3_000.0), side(500.0, 1_000.0)]).collect();
+        let certain: Vec<String> = functions(&starts, None)
+            .0
+            .into_iter()
+            .filter(|row| row.certain)
+            .map(|row| row.name)
+            .collect();
+        assert_eq!(certain, ["memcmp"]);
+        let layer = "kernel: not sampled";
+        assert!(is_not_sampled(layer) && !is_not_sampled("kernel: other"));
     }
 
     #[test]
