@@ -20,9 +20,8 @@ const GOLDEN: f64 = 0.618_033_988_749_894_8;
 /// The period of clock events that sample CPUs.
 ///
 /// With a constant one, a client and a server that wait for each other fall into step with the interrupts: each of
-/// them delays one of both, and the next hits the same part of their work again. In a virtual machine whose
-/// interrupts take 40 µs, 4 to 250% of the samples of a server that spins for 20 µs per request were taken, and with a
-/// varying one, 95 to 108%.
+/// them delays one of both, and the next hits the same part of their work again. What a server does for 20 µs per
+/// request then has, from run to run, almost none or twice its samples.
 pub struct VaryingPeriod {
     mean: Nanos,
     changes: u32,

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use dbdyno_types::profile::NOT_SAMPLED;
+
 /// The module of functions of the kernel.
 pub(crate) const KERNEL: &str = "[k]";
 
@@ -55,6 +57,9 @@ const ENTRY_AND_EXIT: [&str; 6] = ["syscall_", "entry_", "exit_to_", "do_syscall
 /// or what else leads into the kernel.
 pub fn kernel_entry<'a>(functions: impl IntoIterator<Item = &'a str>) -> &'a str {
     let functions: Vec<&str> = functions.into_iter().collect();
+    if functions == [NOT_SAMPLED] {
+        return NOT_SAMPLED;
+    }
     let strip = |prefixes: &[&str], name: &'a str| {
         prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))
     };
@@ -111,10 +116,11 @@ mod tests {
             ("clear_page handle_mm_fault exc_page_fault asm_exc_page_fault", "page fault"),
             ("handle_softirqs sysvec_apic_timer_interrupt asm_sysvec", "interrupt"),
             ("ep_poll __arm64_sys_epoll_pwait invoke_syscall do_el0_svc el0_svc", "epoll_pwait"),
-            ("not sampled", "other"),
+            ("run_ksoftirqd", "other"),
         ] {
             assert_eq!(kernel_entry(stack.split(' ')), entry, "{stack}");
         }
+        assert_eq!(kernel_entry([NOT_SAMPLED]), NOT_SAMPLED);
     }
 
     #[test]

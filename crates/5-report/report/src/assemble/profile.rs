@@ -14,7 +14,7 @@ use std::f64::consts::SQRT_2;
 use dbdyno_profile::{Layers, TitledStacks, Titles, kernel_entry};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role, StoredLayers};
 use dbdyno_stats::{false_discovery_level, median};
-use dbdyno_types::profile::{Frame, Function, ModuleBuild, NOT_SAMPLED, Profile};
+use dbdyno_types::profile::{Frame, Function, ModuleBuild, NOT_SAMPLED, Profile, Stack};
 use dbdyno_units::{Nanos, Ratio, Share};
 
 use super::{Measured, Slice};
@@ -206,6 +206,13 @@ fn samples_of(profile: &Profile) -> u64 {
     profile.stacks.iter().map(|stack| stack.samples).sum()
 }
 
+/// The samples that were taken: without those that the time without samples stands for.
+fn taken(profile: &Profile) -> u64 {
+    let name = |frame: &u32| profile.functions[*frame as usize].name.as_deref();
+    let is_taken = |stack: &&Stack| stack.frames.first().and_then(name) != Some(NOT_SAMPLED);
+    profile.stacks.iter().filter(is_taken).map(|stack| stack.samples).sum()
+}
+
 /// The difference of a candidate from the baseline, with rules for the layers of each, in starts of both; without its
 /// interval, the cost of sampling and instructions.
 pub(crate) fn difference(
@@ -233,7 +240,7 @@ pub(crate) fn difference(
         added.iter().flatten().flat_map(|start| &start.unknown).collect();
     let unknown = share_of_differences(&functions, |row| unknown.contains(&row.name));
     let samples =
-        [0, 1].map(|side| starts.iter().map(|pair| samples_of(pair[side].profile)).sum::<u64>());
+        [0, 1].map(|side| starts.iter().map(|pair| taken(pair[side].profile)).sum::<u64>());
     let cut: u64 = starts.iter().flatten().map(|start| start.profile.cut).sum();
     ProfileDifference {
         total_us,
@@ -688,7 +695,6 @@ fn quantile(probability: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use dbdyno_types::profile::Stack;
 
     use super::*;
 
@@ -749,6 +755,16 @@ mod tests {
         assert_eq!(certain, ["memcmp"]);
         let layer = "kernel: not sampled";
         assert!(is_not_sampled(layer) && !is_not_sampled("kernel: other"));
+    }
+
+    #[test]
+    fn time_without_samples_is_no_sample() {
+        let rest = Function { module: "[k]".to_owned(), ..function(NOT_SAMPLED) };
+        let functions = vec![function("parse"), rest];
+        let stack = |frames: &[u32], samples| Stack { frames: frames.to_vec(), samples };
+        let stacks = vec![stack(&[0], 60), stack(&[1], 30), stack(&[], 10)];
+        let profile = Profile { functions, stacks, samples: 100, ..Profile::default() };
+        assert_eq!((taken(&profile), samples_of(&profile)), (70, 100));
     }
 
     #[test]

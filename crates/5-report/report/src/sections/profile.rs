@@ -42,7 +42,7 @@ const LONGEST_IN_HEADING: usize = 14;
 
 const KEY: &str = "profile: CPU time per query in µs. Shares are those of sampled slices, scaled to the CPU time \
      of slices that were not sampled, so that rows add up to it. Not sampled: what the kernel does with interrupts off, \
-     as when threads sleep and wake up, and sampling itself. Within noise: not certain, with 5% false discoveries among \
+     as when threads sleep and wake up, and sampling itself; all of the kernel if only user mode may be sampled. Within noise: not certain, with 5% false discoveries among \
      those that are, or not larger than the control's difference. More time is slower work or more work: executed \
      instructions and the engine's counters tell which. Moved: below the nearest caller that both have, the same \
      functions, or some of one side only, differ the other way, so the time is elsewhere there (inlining, tail calls, \
