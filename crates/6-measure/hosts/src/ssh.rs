@@ -216,7 +216,7 @@ impl Program {
         }
         let started = std::time::Instant::now();
         let failed = |message: String| {
-            HostError::on(host, format!("copying dbdyno to ~/.cache/dbdyno/bin: {message}"))
+            HostError::on(host, format!("copying dbdyno to {DIRECTORY}: {message}"))
         };
         self.file.rewind().map_err(|error| failed(error.to_string()))?;
         let copied = run(destination, &self.copy_script(), Some((&mut self.file, self.size)));

@@ -89,8 +89,8 @@ impl Growth {
 }
 
 impl Measured {
-    /// The counters of a candidate that certainly grow otherwise than the baseline's: by more than in pairs of blocks of
-    /// the control. Those whose ratio is farthest beyond noise come first: the size of a counter says nothing, because
+    /// The counters of a candidate that certainly grow otherwise than the baseline's: by more than twice the difference
+    /// of the control. Those whose ratio is farthest beyond noise come first: the size of a counter says nothing, because
     /// some count bytes and others statements. Then those that only one of their engines or systems has, the most even
     /// first. Levels, positions and the use of features are left out.
     pub(super) fn engine_counters(

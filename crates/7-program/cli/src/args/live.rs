@@ -23,7 +23,8 @@ use dbdyno_units::Share;
 pub struct Live {
     #[command(subcommand)]
     pub command: LiveCommand,
-    /// Directory of the journals [default: /run/dbdyno for root, else $XDG_RUNTIME_DIR/dbdyno]
+    /// Directory of the journals [default: /run/dbdyno for root, else the first that is known of
+    /// $XDG_RUNTIME_DIR/dbdyno, $XDG_STATE_HOME/dbdyno and ~/.local/state/dbdyno]
     #[arg(long, value_name = "DIR", global = true)]
     pub state: Option<PathBuf>,
     /// Print JSON instead of text

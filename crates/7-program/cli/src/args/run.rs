@@ -173,7 +173,8 @@ pub struct ComparisonOptions {
     #[arg(long)]
     pub profile: bool,
     /// The same, and count the instructions that functions execute, to tell more work from slower work. Changes the code
-    /// of servers in memory for the time of a slice; on x86-64, not for PostgreSQL and servers that dbdyno did not start
+    /// of servers in memory for the time of a slice; on x86-64, not for PostgreSQL, servers on hosts, candidates with
+    /// `live`, and servers that dbdyno did not start
     #[arg(long)]
     pub instructions: bool,
     /// Also record where the threads of servers wait, in other slices for the same time; implies --profile

@@ -349,7 +349,8 @@ fn every_command_has_examples_in_its_help() {
 fn help_of_report_names_every_file_that_it_writes() {
     let help = call(["report", "--help"]);
     let files = "report.html report.md run.json relative.csv summary.csv latency.csv scaling.csv \
-                 counters.csv statements.csv effects.csv changes.csv insert_steps.csv insert_series.csv";
+                 counters.csv statements.csv effects.csv changes.csv insert_steps.csv insert_series.csv \
+                 engine_counters.csv functions.csv waits.csv";
     for file in files.split_whitespace() {
         help.assert_code(0).assert_prints(file);
     }
