@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup build demo install uninstall deb test test-quick test-full check-aarch64 test-servers test-others test-setup fuzz format lint size clean
-.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-why bench-client bench-live-cycles bench-live-gain bench-live-suite bench-live-throws
+.PHONY: bench-overhead bench-truth bench-coverage bench-control bench-gate bench-why bench-sampling bench-client bench-live-cycles bench-live-gain bench-live-suite bench-live-throws
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -127,6 +127,9 @@ PLANTED ?= sqlite
 
 bench-why: setup ## how often `dbdyno why` names a function that was made slower, and one of equal builds; PLANTED
 	cargo run --release -p dbdyno-selfbench --bin truth -- planted --system $(PLANTED)
+
+bench-sampling: setup ## sampled time of a server that spins for known times
+	cargo run --release -p dbdyno-selfbench --bin truth -- samples
 
 bench-live-cycles: ## whether a server survives the live optimizer under load
 	@sh scripts/setup.sh bench

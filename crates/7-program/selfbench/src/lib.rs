@@ -1,8 +1,9 @@
 //! Shared code of the benchmarks of dbdyno itself.
 //!
 //! - `overhead` compares the worker's hot loop with a loop in C.
-//! - `truth` has three subcommands: `delays` compares reported differences with injected delays, `coverage`
-//!   counts how often intervals contain the true value, `control` compares two equal servers.
+//! - `truth` compares what is reported with what is known: `delays` differences with injected delays, `coverage`
+//!   intervals with the true value, `control` two equal servers, `gate` rules with slower and equal candidates,
+//!   `planted` functions with one that was made slower, `samples` sampled time with that of a known loop.
 //! - `load-generator` has two subcommands: `client` compares the CPU cost with sysbench, `agent` measures readings
 //!   on another host.
 //! - `live` has two subcommands: `cycles` optimizes a running server repeatedly and checks all query results,

@@ -4,6 +4,7 @@
 mod delays;
 mod equal;
 mod planted;
+mod samples;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,10 @@ enum Command {
     Control(ExperimentArgs),
     Gate(GateArgs),
     Planted(planted::Args),
+    Samples(samples::Args),
+    /// Is the server of `samples`
+    #[command(hide = true)]
+    Answer,
 }
 
 fn main() -> ExitCode {
@@ -32,6 +37,8 @@ fn main() -> ExitCode {
         Command::Control(args) => equal::control(&args),
         Command::Gate(args) => gate(&args),
         Command::Planted(args) => planted::run(&args),
+        Command::Samples(args) => samples::run(&args),
+        Command::Answer => samples::answer(),
     })
 }
 
