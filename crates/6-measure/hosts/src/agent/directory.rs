@@ -129,17 +129,28 @@ pub(super) fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
-/// Kills the processes that work in a directory.
+/// Kills the processes that work in a directory. One that executes another program meanwhile is not the same to a
+/// signal any more, and one that is killed may have started another: it is tried until there is none.
 fn kill_processes_in(directory: &Path) {
-    let Ok(processes) = fs::read_dir("/proc") else { return };
-    for process in processes.flatten() {
-        let works_there =
-            fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(directory));
-        let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
-        if let (true, Some(Ok(process))) = (works_there, pid.map(ProcessIdentity::of)) {
-            // One that has ended meanwhile needs no signal.
-            let _ = process.signal(Signal::KILL);
+    const TRIES: u32 = 200;
+    for _ in 0..TRIES {
+        let Ok(processes) = fs::read_dir("/proc") else { return };
+        let works_there = |process: &fs::DirEntry| {
+            fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
+        };
+        let mut found = false;
+        for process in processes.flatten().filter(works_there) {
+            found = true;
+            let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(Ok(process)) = pid.map(ProcessIdentity::of) {
+                // One that has ended meanwhile needs no signal.
+                let _ = process.signal(Signal::KILL);
+            }
         }
+        if !found {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
