@@ -18,8 +18,8 @@ use super::run::positive_count;
     dbdyno report results/yesterday results/today --markdown\n  \
     dbdyno report results/small-server results/big-server --out results/both\n\n\
     For one run, complete or not, this writes report.html, report.md and run.json to its directory; of an insert \
-    benchmark also insert_steps.csv and insert_series.csv; of others relative.csv and summary.csv, latency.csv, \
-    counters.csv, engine_counters.csv if those of the engines differ, scaling.csv of a sweep, statements.csv of sysbench \
+    benchmark also insert_steps.csv and insert_series.csv; of others relative.csv and summary.csv, latency.csv \
+    and counters.csv if they are known, engine_counters.csv if those of the engines differ, scaling.csv of a sweep, statements.csv of sysbench \
     scripts, effects.csv of a matrix, changes.csv of a series, functions.csv, profile.speedscope.json and stacks/ of \
     a run with a profile, and waits.csv of one with waits. Several runs are \
     compared by candidates of the same name, or if each has only one, by these; --details also \
