@@ -61,6 +61,16 @@ pub struct Profile {
     /// CPU time that a sample stands for; 0 if it is unknown.
     #[serde(default)]
     pub period: Nanos,
+    /// The slices among the sampled ones in which nothing was sampled; `None` in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsampled: Option<Work>,
+}
+
+/// What a system under test did in some slices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    pub statements: u64,
+    pub cpu: Nanos,
 }
 
 /// The name of the function of the kernel that stands for CPU time without samples.

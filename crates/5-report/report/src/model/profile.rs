@@ -15,8 +15,10 @@ pub struct ProfileDifference {
     pub samples: [u64; 2],
     /// Share of the samples whose stacks were not followed to their start.
     pub cut: Share,
-    /// CPU time per query while stacks were sampled, relative to that of measured slices.
+    /// CPU time per query while stacks were sampled, relative to that of slices among them that were not, or in runs of
+    /// earlier versions to that of measured slices; and its 95% interval over starts.
     pub cost: [Option<Ratio>; 2],
+    pub cost_interval: [Option<[Ratio; 2]>; 2],
     /// CPU time in slices that were sampled, in ns.
     pub sampled_cpu: [Nanos; 2],
     /// CPU time of each that was to be sampled, in ns; `None` if it is unknown.

@@ -42,6 +42,7 @@ fn add_profiles(member: &mut MicrobenchmarkRows, draw: &mut Draw) {
             .collect();
         let mut found = difference(&starts, [&layers; 2], &titles, control.as_ref());
         found.cost = [Some(Ratio::new(1.024)), Some(Ratio::new(1.019))];
+        found.cost_interval = [Some([1.011, 1.037].map(Ratio::new)), None];
         found.sampled_cpu = [Nanos::from_millis(4_016), Nanos::from_millis(2_290)];
         found.asked_cpu = Some(Nanos::from_secs(4));
         let half = 0.01 * baseline_us;

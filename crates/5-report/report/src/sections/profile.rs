@@ -637,9 +637,15 @@ impl Explained<'_> {
     }
 
     fn samples(&self) -> String {
-        let ProfileDifference { samples, cut, cost, .. } = self.profile;
+        let ProfileDifference { samples, cut, cost, cost_interval, .. } = self.profile;
         let [own, base] = samples.map(grouped);
-        let [of_own, of_base] = cost.map(|cost| cost.map_or_else(|| "unknown".to_owned(), ratio));
+        let [of_own, of_base] = [0, 1].map(|side| {
+            let Some(cost) = cost[side] else { return "unknown".to_owned() };
+            let interval = cost_interval[side];
+            let interval =
+                interval.map(|[low, high]| format!(" ({} to {})", ratio(low), ratio(high)));
+            format!("{}{}", ratio(cost), interval.unwrap_or_default())
+        });
         format!(
             "{own} of {} and {base} of {}; {cut} of the stacks were cut; CPU time per query while \
              sampling was {of_own} and {of_base} times that of other slices",

@@ -5,7 +5,7 @@ use dbdyno_machine::clock;
 use dbdyno_profile::{ProfileError, Sampler};
 use dbdyno_results::{ProfileRecord, Role, Warning};
 use dbdyno_spec::experiment::{Experiment, Profiling};
-use dbdyno_types::profile::SampleScope;
+use dbdyno_types::profile::{SampleScope, Work};
 use dbdyno_units::Nanos;
 use dbdyno_worker::schedule::{BASELINE, BlockPlan, Schedule};
 
@@ -26,11 +26,11 @@ pub(super) const BLOCKS_OF_START: u32 = 1 << 13;
 /// Blocks that take longer are reported.
 const REPORTED: Nanos = Nanos::from_secs(2);
 
-/// Statements and CPU time in the slices of an instance that were sampled.
+/// What an instance did in slices that were sampled, and in those that were not.
 #[derive(Clone, Copy, Default)]
-struct Sampled {
-    statements: u64,
-    cpu: Nanos,
+struct Sums {
+    sampled: Work,
+    unsampled: Work,
 }
 
 impl MicrobenchmarkRun<'_> {
@@ -78,7 +78,7 @@ impl MicrobenchmarkRun<'_> {
         let first = FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
         let plan =
             BlockPlan { clients: case.clients, ..plain_blocks(experiment, id, first, slice) };
-        let mut sums = vec![Sampled::default(); instances.len()];
+        let mut sums = vec![Sums::default(); instances.len()];
         let was_sampled = sampled.to_vec();
         let blocks = Schedule::new(plan, self.taking_part(instances));
         let sampling =
@@ -87,7 +87,7 @@ impl MicrobenchmarkRun<'_> {
         // Also of a run that is being stopped, and of an instance that failed.
         for (number, instance) in running(instances).filter(|(number, _)| was_sampled[*number]) {
             let name = instance.candidate.name.clone();
-            let profile = match instance.profile() {
+            let mut profile = match instance.profile() {
                 Ok(Some(profile)) => profile,
                 Ok(None) => continue,
                 Err(error) => {
@@ -95,8 +95,9 @@ impl MicrobenchmarkRun<'_> {
                     continue;
                 }
             };
-            let Sampled { statements, cpu } = sums[number];
+            let Sums { sampled: Work { statements, cpu }, unsampled } = sums[number];
             if statements > 0 {
+                profile.unsampled = (unsampled.statements > 0).then_some(unsampled);
                 let candidate = number as u32;
                 let record = ProfileRecord { candidate, restart, statements, cpu, profile };
                 recorder.results.set_profile(id, &record)?;
@@ -122,7 +123,7 @@ impl MicrobenchmarkRun<'_> {
     fn sample_blocks(
         &mut self,
         mut blocks: Schedule,
-        (sampled, sums): (&mut [bool], &mut [Sampled]),
+        (sampled, sums): (&mut [bool], &mut [Sums]),
         instances: &mut [Instance],
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
@@ -134,14 +135,18 @@ impl MicrobenchmarkRun<'_> {
         while let Some(mut slice) = blocks.next() {
             let number = slice.candidate;
             let instance = &mut instances[number];
-            slice.request.profile = !slice.warmup && sampled[number];
+            let is_measured = !slice.warmup && sampled[number];
+            slice.request.profile = is_measured && ProfiledBlocks::is_sampled(complete);
             let error = match instance.run_slice(self.context, slice.request, &prepare) {
                 Ok(measured) => {
                     blocks.calibrate(&measured);
-                    if slice.request.profile {
-                        let cpu = measured.server.map_or(measured.cpu, |server| server.cpu);
-                        sums[number].statements += measured.statements;
-                        sums[number].cpu += cpu;
+                    if is_measured {
+                        let work = match slice.request.profile {
+                            true => &mut sums[number].sampled,
+                            false => &mut sums[number].unsampled,
+                        };
+                        work.statements += measured.statements;
+                        work.cpu += measured.server.map_or(measured.cpu, |server| server.cpu);
                     }
                     recorder.check_cancelled()?;
                     if !blocks.is_block_complete() || slice.warmup {
@@ -149,7 +154,7 @@ impl MicrobenchmarkRun<'_> {
                     }
                     complete += 1;
                     let of_sampled = sums.iter().zip(&*sampled).filter(|(_, sampled)| **sampled);
-                    if wanted.are_enough(complete, of_sampled.map(|(sum, _)| sum.cpu)) {
+                    if wanted.are_enough(complete, of_sampled.map(|(sum, _)| sum.sampled.cpu)) {
                         return Ok(());
                     }
                     continue;

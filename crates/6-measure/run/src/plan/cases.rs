@@ -234,6 +234,9 @@ pub(crate) fn profiled_slice(schedule: &Schedule, microbenchmark: &Microbenchmar
     slice_length(schedule, microbenchmark).max(Nanos::from_millis(20))
 }
 
+/// Of so many blocks of a start all but one are sampled. What sampling costs is told from slices at the same time.
+const SAMPLED_OF: u32 = 8;
+
 /// The blocks of a start in which the stacks of a microbenchmark are sampled, after one of warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProfiledBlocks {
@@ -254,9 +257,15 @@ impl ProfiledBlocks {
         let schedule = &experiment.schedule;
         let time = profiling.time.as_nanos() / u64::from(schedule.restarts.max(1));
         let slices = slices_in(time, profiled_slice(schedule, microbenchmark));
-        let planned = slices.clamp(1, MOST_PROFILED);
+        let unsampled = slices.div_ceil(SAMPLED_OF - 1);
+        let planned = slices.saturating_add(unsampled).clamp(2, MOST_PROFILED);
         let most = planned.saturating_mul(MOST_EXTENDED).min(MOST_PROFILED);
         Self { planned, most, cpu: Nanos::from_nanos(time) }
+    }
+
+    /// Whether stacks are sampled in the block after so many complete ones.
+    pub const fn is_sampled(complete: u32) -> bool {
+        complete % SAMPLED_OF != 1
     }
 
     /// Whether so many complete blocks are enough, in which the systems used this CPU time.
@@ -417,12 +426,13 @@ mod tests {
         let experiment = experiment(workload, schedule, "system = \"mariadb\"\n");
         let blocks = ProfiledBlocks::of(&experiment, &cases(&experiment)[0].microbenchmark);
         let cpu = Nanos::from_millis(400);
-        assert_eq!(blocks, ProfiledBlocks { planned: 10, most: 30, cpu });
+        assert_eq!(blocks, ProfiledBlocks { planned: 12, most: 36, cpu });
+        assert_eq!((0..12).filter(|block| ProfiledBlocks::is_sampled(*block)).count(), 10);
         let enough = |complete, millis: [u64; 2]| {
             blocks.are_enough(complete, millis.map(Nanos::from_millis))
         };
-        assert!(!enough(9, [900, 900]) && enough(10, [900, 400]));
-        assert!(!enough(10, [900, 399]) && !enough(29, [900, 399]) && enough(30, [900, 399]));
+        assert!(!enough(11, [900, 900]) && enough(12, [900, 400]));
+        assert!(!enough(12, [900, 399]) && !enough(35, [900, 399]) && enough(36, [900, 399]));
     }
 
     #[test]

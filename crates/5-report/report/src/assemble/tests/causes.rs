@@ -1,6 +1,6 @@
 //! What explains a difference: statements, engine counters, plans and profiles.
 
-use dbdyno_types::profile::{Function, ModuleBuild, Profile, Stack};
+use dbdyno_types::profile::{Function, ModuleBuild, Profile, Stack, Work};
 use dbdyno_types::{EngineCounts, StatementTimes};
 
 use super::*;
@@ -273,4 +273,32 @@ fn rows_of_a_profile_add_up_to_the_measured_difference() {
     assert_eq!(profile.unnamed.map(|share| share.as_percent().round()), [18.0, 0.0]);
     assert_eq!(profile.asked_cpu, Some(Nanos::from_secs(4)));
     assert_eq!(profile.sampled_cpu, [2, 3].map(|starts| Nanos::from_millis(600 * starts)));
+    // Without slices among the sampled ones that were not sampled, relative to the measured ones.
+    let cost = profile.cost[1].unwrap().get();
+    let cpu_us = 600.0e3 / 100_000.0;
+    assert!((cost * of_slices(&member.baseline) / cpu_us - 1.0).abs() < 0.02, "{cost}");
+}
+
+#[test]
+fn cost_of_sampling_is_relative_to_slices_among_the_sampled_ones() {
+    let profiling = serde_json::json!({ "schedule": { "restarts": 2 }, "profile": {} });
+    let mut lab = Lab::of(&servers(), &[1], (1, 1), profiling);
+    for restart in 0..2 {
+        (0..4).for_each(|block| lab.block(0, restart, 10 * restart + block, |_, _, _| {}));
+        for candidate in 0..2 {
+            let mut record = sampled(candidate, restart);
+            // 600 ms for 100,000 statements are 1.02 and, in the second start, 1.03 times that.
+            let cost = 1.02 + 0.01 * f64::from(restart);
+            let cpu = Nanos::from_secs_f64(0.06 / cost);
+            record.profile.unsampled = Some(Work { statements: 10_000, cpu });
+            lab.writer.set_profile(0, &record).unwrap();
+        }
+    }
+    let report = lab.report();
+    let profile = report.microbenchmarks[0].rows[0].profile.as_ref().unwrap();
+    for (cost, interval) in profile.cost.into_iter().zip(profile.cost_interval) {
+        assert!((cost.unwrap().get() - 1.025).abs() < 1e-4, "{cost:?}");
+        let [low, high] = interval.unwrap().map(Ratio::get);
+        assert!((0.9..1.02).contains(&low) && (1.03..1.1).contains(&high), "{low} to {high}");
+    }
 }
