@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use dbdyno_types::FlagCheck as Check;
+use dbdyno_types::{FlagCheck as Check, words};
 use serde::{Deserialize, Serialize};
 
 use crate::effective::{
-    Family, Fortify, LtoForm, Optimization, Profile, StackProtector, UnknownWord, is_baseline,
-    words,
+    Family, Fortify, LtoForm, Optimization, Profile, StackProtector, UnknownWord, by_word,
+    is_baseline,
 };
 use crate::flags::{CommandContext, interpret};
 
@@ -36,19 +36,19 @@ pub struct Expected {
     pub ignored: BTreeSet<Check>,
 }
 
-/// The expected form of link-time optimization.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ExpectedLto {
-    None,
-    /// Any form.
-    On,
-    /// clang's ThinLTO.
-    Thin,
-    /// Objects without machine code.
-    Slim,
-    /// Objects that also have machine code.
-    Fat,
+words! {
+    /// The expected form of link-time optimization.
+    ExpectedLto {
+        None = "none",
+        /// Any form.
+        On = "on",
+        /// clang's ThinLTO.
+        Thin = "thin",
+        /// Objects without machine code.
+        Slim = "slim",
+        /// Objects that also have machine code.
+        Fat = "fat",
+    }
 }
 
 impl ExpectedLto {
@@ -62,11 +62,6 @@ impl ExpectedLto {
         }
     }
 }
-
-words!(ExpectedLto, "form of link-time optimization", "off, on, thin, slim, fat", {
-    ExpectedLto::None => "none", ExpectedLto::On => "on", ExpectedLto::Thin => "thin",
-    ExpectedLto::Slim => "slim", ExpectedLto::Fat => "fat",
-});
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -183,16 +178,21 @@ impl Expected {
             _ => Err(unknown("value", "on, off")),
         };
         match key {
-            "compiler" => self.compiler = Some(value.parse().map_err(invalid)?),
+            "compiler" => {
+                self.compiler = Some(by_word(Family::WORDS, value, "compiler").map_err(invalid)?);
+            }
             "optimization" | "O" => {
                 let level = value.strip_prefix('-').unwrap_or(value);
-                self.optimization = Some(optimization(level).map_err(invalid)?);
+                let level = by_word(Optimization::WORDS, level, "optimization level");
+                self.optimization = Some(level.map_err(invalid)?);
             }
             "lto" => {
                 self.lto = Some(match value {
                     "off" => ExpectedLto::None,
                     "full" => ExpectedLto::On,
-                    _ => value.parse().map_err(invalid)?,
+                    _ => ExpectedLto::by_name(value).ok_or_else(|| {
+                        unknown("form of link-time optimization", "off, on, thin, slim, fat")
+                    })?,
                 });
             }
             "march" => {
@@ -212,7 +212,9 @@ impl Expected {
             "stack-protector" => {
                 self.stack_protector = Some(match value {
                     "on" => StackProtector::Some,
-                    _ => value.parse().map_err(invalid)?,
+                    _ => {
+                        by_word(StackProtector::WORDS, value, "stack protector").map_err(invalid)?
+                    }
                 });
             }
             "fortify" => {
@@ -236,13 +238,12 @@ impl Expected {
                 self.control_flow = (!on).then_some(false);
             }
             "assertions" => self.assertions = Some(on_off()?),
-            "profile" => self.profile = Some(value.parse().map_err(invalid)?),
+            "profile" => {
+                let profile = by_word(Profile::WORDS, value, "use of a profile");
+                self.profile = Some(profile.map_err(invalid)?);
+            }
             "ignore" => {
-                let check = Check::by_name(value).ok_or_else(|| {
-                    let names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
-                    invalid(UnknownWord::new(value, "check", names.join(", ")))
-                })?;
-                self.ignored.insert(check);
+                self.ignored.insert(by_word(Check::WORDS, value, "check").map_err(invalid)?);
             }
             _ => {
                 let nearest = KEYS.iter().map(|name| (strsim::jaro_winkler(key, name), *name));
@@ -256,13 +257,6 @@ impl Expected {
         }
         Ok(())
     }
-}
-
-fn optimization(level: &str) -> Result<Optimization, UnknownWord> {
-    Optimization::by_name(level).ok_or_else(|| {
-        let levels = Optimization::ALL.map(Optimization::name);
-        UnknownWord::new(level, "optimization level", levels.join(", "))
-    })
 }
 
 #[cfg(test)]
