@@ -136,7 +136,7 @@ impl MicrobenchmarkRun<'_> {
             let number = slice.candidate;
             let instance = &mut instances[number];
             let is_measured = !slice.warmup && sampled[number];
-            slice.request.profile = is_measured && ProfiledBlocks::is_sampled(complete);
+            slice.request.profile = is_measured && wanted.is_sampled(complete);
             let error = match instance.run_slice(self.context, slice.request, &prepare) {
                 Ok(measured) => {
                     blocks.calibrate(&measured);

@@ -234,7 +234,7 @@ pub(crate) fn profiled_slice(schedule: &Schedule, microbenchmark: &Microbenchmar
     slice_length(schedule, microbenchmark).max(Nanos::from_millis(20))
 }
 
-/// Of so many blocks of a start all but one are sampled. What sampling costs is told from slices at the same time.
+/// Of so many planned blocks of a start all but one are sampled. What sampling costs is told from slices at the same time.
 const SAMPLED_OF: u32 = 8;
 
 /// The blocks of a start in which the stacks of a microbenchmark are sampled, after one of warm-up.
@@ -259,13 +259,14 @@ impl ProfiledBlocks {
         let slices = slices_in(time, profiled_slice(schedule, microbenchmark));
         let unsampled = slices.div_ceil(SAMPLED_OF - 1);
         let planned = slices.saturating_add(unsampled).clamp(2, MOST_PROFILED);
-        let most = planned.saturating_mul(MOST_EXTENDED).min(MOST_PROFILED);
+        let more = slices.saturating_mul(MOST_EXTENDED - 1);
+        let most = planned.saturating_add(more).min(MOST_PROFILED);
         Self { planned, most, cpu: Nanos::from_nanos(time) }
     }
 
     /// Whether stacks are sampled in the block after so many complete ones.
-    pub const fn is_sampled(complete: u32) -> bool {
-        complete % SAMPLED_OF != 1
+    pub const fn is_sampled(&self, complete: u32) -> bool {
+        complete >= self.planned || complete % SAMPLED_OF != 1
     }
 
     /// Whether so many complete blocks are enough, in which the systems used this CPU time.
@@ -426,13 +427,13 @@ mod tests {
         let experiment = experiment(workload, schedule, "system = \"mariadb\"\n");
         let blocks = ProfiledBlocks::of(&experiment, &cases(&experiment)[0].microbenchmark);
         let cpu = Nanos::from_millis(400);
-        assert_eq!(blocks, ProfiledBlocks { planned: 12, most: 36, cpu });
-        assert_eq!((0..12).filter(|block| ProfiledBlocks::is_sampled(*block)).count(), 10);
+        assert_eq!(blocks, ProfiledBlocks { planned: 12, most: 32, cpu });
+        assert_eq!((0..32).filter(|block| blocks.is_sampled(*block)).count(), 30);
         let enough = |complete, millis: [u64; 2]| {
             blocks.are_enough(complete, millis.map(Nanos::from_millis))
         };
         assert!(!enough(11, [900, 900]) && enough(12, [900, 400]));
-        assert!(!enough(12, [900, 399]) && !enough(35, [900, 399]) && enough(36, [900, 399]));
+        assert!(!enough(12, [900, 399]) && !enough(31, [900, 399]) && enough(32, [900, 399]));
     }
 
     #[test]

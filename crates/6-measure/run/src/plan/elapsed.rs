@@ -457,7 +457,7 @@ mod tests {
         // 10 blocks of 45 ms in each of 4 starts, with two that are not sampled and one of warm-up, on two instances.
         assert_eq!(estimate.profiling.least, Nanos::from_millis(45 * 13 * 4 * 2));
         // Three times as many for a server that waits.
-        assert_eq!(estimate.profiling.most, Nanos::from_millis(45 * 37 * 4 * 2));
+        assert_eq!(estimate.profiling.most, Nanos::from_millis(45 * 33 * 4 * 2));
         assert!(estimate.to_string().contains(" s sampling stacks, "), "{estimate}");
         assert!(estimate.total().least > estimate.measuring.least + estimate.profiling.least);
         // Instructions are counted in the first two starts: two blocks of 500 ms on two instances.
