@@ -9,13 +9,13 @@ mod pgbench;
 mod table;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use dbdyno_results::{
-    CandidateRecord, MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role, RunWriter,
-    SessionRecord, SliceRecord, Warning, setting,
+    CandidateRecord, MicrobenchmarkRecord, NewRun, OriginRecord, ResultsError, Role, RunDirectory,
+    RunWriter, SessionRecord, SliceRecord, Warning, setting,
 };
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::Qps;
@@ -95,7 +95,7 @@ const MAX_FILE: u64 = 64 << 20;
 /// The text of a regular file; a pipe or a device could have no end.
 fn read(path: &Path) -> io::Result<String> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
-    if !std::fs::metadata(path)?.is_file() {
+    if !fs::metadata(path)?.is_file() {
         return Err(invalid("not a regular file"));
     }
     let mut text = String::new();
@@ -274,6 +274,9 @@ fn store(
         }
         writer.set_done(microbenchmark)?;
     }
+    // Nothing was started that has data or logs.
+    let directory = RunDirectory::at(&request.out);
+    let _ = fs::remove_dir(directory.data()).and_then(|()| fs::remove_dir(directory.logs()));
     let without =
         microbenchmarks.iter().filter(|record| !index.contains_key(&key(&candidates[0], record)));
     let mut without_baseline: Vec<String> = without.map(|record| record.name.clone()).collect();

@@ -30,6 +30,8 @@ fn request(dir: &TempDir, files: &[PathBuf]) -> Request {
 
 fn imported(request: &Request) -> (Imported, Report) {
     let imported = import(request).unwrap();
+    let unused = ["data", "logs"].map(|name| request.out.join(name).exists());
+    assert_eq!(unused, [false; 2]);
     (imported, assemble(&RunReader::open(&request.out).unwrap()).unwrap())
 }
 
