@@ -61,7 +61,8 @@ pub struct Profile {
     /// CPU time that a sample stands for; 0 if it is unknown.
     #[serde(default)]
     pub period: Nanos,
-    /// The slices among the sampled ones in which nothing was sampled; `None` in runs of earlier versions.
+    /// The slices among the sampled ones in which nothing was sampled; `None` if there were none, as in runs of earlier
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsampled: Option<Work>,
 }
