@@ -21,7 +21,8 @@ pub struct Binary {
     pub records: Records,
     /// Protection against exploits of memory errors.
     pub protections: Protections,
-    /// Whether the link generated code, as link-time optimization does. gcc records it.
+    /// Whether the link generated code, as link-time optimization does. gcc records it; `None` also without any code to
+    /// generate.
     pub link_time_code: Option<bool>,
     /// The results of decoding the machine code; `None` for architectures other than x86-64.
     pub code: Option<Code>,

@@ -35,6 +35,8 @@ pub(super) struct DebugUnit {
     pub(super) source: Option<String>,
     /// The working directory of the compiler.
     pub(super) directory: Option<String>,
+    /// Whether it has code. A source may have none that is compiled.
+    pub(super) has_code: bool,
 }
 
 /// All compilation units; those after a truncation are missing. What is split off is read from files that
@@ -166,7 +168,9 @@ impl<'a> Sections<'a> {
                 Err(Path::new(directory.as_deref().unwrap_or_default()).join(name))
             }
         };
-        Some(DebugUnit { producer, source: text(gimli::DW_AT_name), directory })
+        let addresses = [gimli::DW_AT_low_pc, gimli::DW_AT_ranges];
+        let has_code = addresses.into_iter().any(|name| entry.attr(name).is_some());
+        Some(DebugUnit { producer, source: text(gimli::DW_AT_name), directory, has_code })
     }
 
     fn abbreviations(&self, header: &UnitHeader<Slice<'a>>) -> Option<Arc<Abbreviations>> {

@@ -52,6 +52,8 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
             section.name().is_ok_and(|name| matches!(name, ".rela.text" | ".rel.text"))
         }),
     };
+    // The link has nothing to generate for an empty library.
+    let is_empty = records.debug && !debug_units.iter().any(|unit| unit.has_code);
     let mut units: Vec<Unit> =
         debug_units.into_iter().map(|found| of_debug(found, machine)).collect();
     if units.iter().all(|unit| unit.flags.is_none()) && !lines.is_empty() {
@@ -69,7 +71,7 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
     let link_time = match (generated, units.iter().any(|unit| unit.flags.is_some())) {
         (1.., _) => Some(true),
         // clang does not record it.
-        (0, true) if units.iter().any(is_gcc) => Some(false),
+        (0, true) if !is_empty && units.iter().any(is_gcc) => Some(false),
         _ => None,
     };
     if units.iter().all(|unit| unit.flags.is_none()) {

@@ -121,6 +121,18 @@ fn link_that_generated_no_code_is_reported() {
 }
 
 #[test]
+fn link_of_a_library_without_code_has_nothing_to_generate() {
+    let lab = Lab::new();
+    lab.write("empty.c", "typedef int nothing;\n");
+    lab.run("gcc", "-g1 -O2 -fPIC -flto -ffat-lto-objects -c empty.c -o empty.o");
+    lab.run("gcc", "-g1 -O2 -flto -shared empty.o -o libempty.so");
+    let audit = binary(&lab.path().join("libempty.so"), None, &expected(&["lto=fat"])).unwrap();
+    assert!(audit.objects.iter().any(|object| object.flags.is_some()));
+    assert_eq!(audit.binaries[0].link_time_code, None);
+    assert!(!audit.has_violations(), "{:?}", audit.findings);
+}
+
+#[test]
 fn bitcode_with_one_unoptimized_function_is_not_taken_as_unoptimized() {
     let lab = Lab::new();
     lab.write(
