@@ -64,12 +64,12 @@ pub struct Profile {
     /// The slices among the sampled ones in which nothing was sampled; `None` if there were none, as in runs of earlier
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unsampled: Option<Work>,
+    pub unsampled: Option<StatementCpu>,
 }
 
-/// What a system under test did in some slices.
+/// Statements in some slices, and the CPU time of the system under test meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Work {
+pub struct StatementCpu {
     pub statements: u64,
     pub cpu: Nanos,
 }

@@ -114,8 +114,8 @@ impl Measured {
         let mut found = difference(&starts, layers, &titles, control);
         found.instructions = self.instructions(candidate, &titles);
         let costs = [candidate, 0].map(|number| self.cost(number));
-        found.cost = costs.map(|(cost, _)| cost);
-        found.cost_interval = costs.map(|(_, interval)| interval);
+        found.cost = costs.map(|cost| Some(cost?.0));
+        found.cost_interval = costs.map(|cost| cost?.1);
         found.sampled_cpu = [candidate, 0].map(|number| self.sampled_cpu(number));
         found.asked_cpu = self.asked_cpu;
         let [us, baseline_us] = found.total_us;
@@ -184,21 +184,20 @@ impl Measured {
     }
 
     /// The CPU time per query in slices that were sampled relative to that in others, and its interval over starts.
-    fn cost(&self, candidate: usize) -> (Option<Ratio>, Option<[Ratio; 2]>) {
+    fn cost(&self, candidate: usize) -> Option<(Ratio, Option<[Ratio; 2]>)> {
         let (mut sampled, mut others, mut of_starts) = (0.0, 0.0, Vec::new());
         for record in self.records(candidate) {
-            let beside = record.profile.unsampled.filter(|work| work.statements > 0);
-            let beside = beside.map(|work| work.cpu.as_micros_f64() / work.statements as f64);
-            let per_query = beside.or_else(|| self.cpu_of_start(candidate, record.restart));
-            let Some(per_query) = per_query else { return (None, None) };
-            let (with, without) =
-                (record.cpu.as_micros_f64(), per_query * record.statements as f64);
+            let beside = record.profile.unsampled.filter(|sum| sum.statements > 0);
+            let beside = beside.map(|sum| sum.cpu.as_micros_f64() / sum.statements as f64);
+            let per_query = beside.or_else(|| self.cpu_of_start(candidate, record.restart))?;
+            let with = record.cpu.as_micros_f64();
+            let without = per_query * record.statements as f64;
             sampled += with;
             others += without;
             of_starts.push(with / without);
         }
         let interval = interval_of_repeats(&of_starts).map(|(low, high)| [low, high]);
-        ((others > 0.0).then(|| Ratio::new(sampled / others)), interval)
+        (others > 0.0).then(|| (Ratio::new(sampled / others), interval))
     }
 }
 

@@ -5,7 +5,7 @@ use dbdyno_machine::clock;
 use dbdyno_profile::{ProfileError, Sampler};
 use dbdyno_results::{ProfileRecord, Role, Warning};
 use dbdyno_spec::experiment::{Experiment, Profiling};
-use dbdyno_types::profile::{SampleScope, Work};
+use dbdyno_types::profile::{SampleScope, StatementCpu};
 use dbdyno_units::Nanos;
 use dbdyno_worker::schedule::{BASELINE, BlockPlan, Schedule};
 
@@ -29,8 +29,8 @@ const REPORTED: Nanos = Nanos::from_secs(2);
 /// What an instance did in slices that were sampled, and in those that were not.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    sampled: Work,
-    unsampled: Work,
+    sampled: StatementCpu,
+    unsampled: StatementCpu,
 }
 
 impl MicrobenchmarkRun<'_> {
@@ -95,7 +95,7 @@ impl MicrobenchmarkRun<'_> {
                     continue;
                 }
             };
-            let Sums { sampled: Work { statements, cpu }, unsampled } = sums[number];
+            let Sums { sampled: StatementCpu { statements, cpu }, unsampled } = sums[number];
             if statements > 0 {
                 profile.unsampled = (unsampled.statements > 0).then_some(unsampled);
                 let candidate = number as u32;
@@ -141,12 +141,12 @@ impl MicrobenchmarkRun<'_> {
                 Ok(measured) => {
                     blocks.calibrate(&measured);
                     if is_measured {
-                        let work = match slice.request.profile {
+                        let sum = match slice.request.profile {
                             true => &mut sums[number].sampled,
                             false => &mut sums[number].unsampled,
                         };
-                        work.statements += measured.statements;
-                        work.cpu += measured.server.map_or(measured.cpu, |server| server.cpu);
+                        sum.statements += measured.statements;
+                        sum.cpu += measured.server.map_or(measured.cpu, |server| server.cpu);
                     }
                     recorder.check_cancelled()?;
                     if !blocks.is_block_complete() || slice.warmup {

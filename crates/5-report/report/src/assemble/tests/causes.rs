@@ -1,6 +1,6 @@
 //! What explains a difference: statements, engine counters, plans and profiles.
 
-use dbdyno_types::profile::{Function, ModuleBuild, Profile, Stack, Work};
+use dbdyno_types::profile::{Function, ModuleBuild, Profile, Stack, StatementCpu};
 use dbdyno_types::{EngineCounts, StatementTimes};
 
 use super::*;
@@ -290,7 +290,7 @@ fn cost_of_sampling_is_relative_to_slices_among_the_sampled_ones() {
             // 600 ms for 100,000 statements are 1.02 and, in the second start, 1.03 times that.
             let cost = 1.02 + 0.01 * f64::from(restart);
             let cpu = Nanos::from_secs_f64(0.06 / cost);
-            record.profile.unsampled = Some(Work { statements: 10_000, cpu });
+            record.profile.unsampled = Some(StatementCpu { statements: 10_000, cpu });
             lab.writer.set_profile(0, &record).unwrap();
         }
     }
