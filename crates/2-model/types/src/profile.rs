@@ -191,4 +191,7 @@ pub struct Waits {
     /// Records of switches of all threads that were not lost; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
+    /// The slices among the recorded ones in which nothing was recorded; `None` as in [`Profile::unsampled`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrecorded: Option<StatementCpu>,
 }

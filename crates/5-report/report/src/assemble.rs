@@ -8,6 +8,7 @@ pub(crate) mod inserts;
 mod instructions;
 mod plans;
 pub(crate) mod profile;
+mod profiling_cost;
 mod records;
 mod statements;
 mod waits;

@@ -28,7 +28,9 @@ pub use inserts::{
     BUCKETS, CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses,
     StepReport, StepRun,
 };
-pub use profile::{CpuStack, Instructions, LeastCertain, ProfileDifference, ProfileRow, Stacks};
+pub use profile::{
+    CpuStack, Instructions, LeastCertain, ProfileDifference, ProfileRow, ProfilingCost, Stacks,
+};
 
 /// All data for the terminal report, the HTML page and the exports.
 #[derive(Clone, Debug, Serialize)]
@@ -368,9 +370,8 @@ pub struct WaitsDifference {
     /// Those that were not; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
-    /// CPU time per query while waits were recorded, relative to that of measured slices, of the candidate and the
-    /// baseline.
-    pub cost: [Option<Ratio>; 2],
+    /// Of recording waits, of the candidate and the baseline.
+    pub cost: [Option<ProfilingCost>; 2],
     /// `total` while waits were recorded, of the candidate and the baseline.
     pub recorded_us: [f64; 2],
     /// Shares of recorded slices; their sum is `total`.

@@ -13,7 +13,7 @@ use std::f64::consts::SQRT_2;
 
 use dbdyno_profile::{Layers, TitledStacks, Titles, kernel_entry};
 use dbdyno_results::{CandidateRecord, ProfileRecord, Role, StoredLayers};
-use dbdyno_stats::{false_discovery_level, interval_of_repeats, median};
+use dbdyno_stats::{false_discovery_level, median};
 use dbdyno_types::profile::{Frame, Function, ModuleBuild, NOT_SAMPLED, Profile, Stack};
 use dbdyno_units::{Nanos, Ratio, Share};
 
@@ -113,9 +113,7 @@ impl Measured {
         let titles = Titles::of(starts.iter().flatten().map(|one| one.profile));
         let mut found = difference(&starts, layers, &titles, control);
         found.instructions = self.instructions(candidate, &titles);
-        let costs = [candidate, 0].map(|number| self.cost(number));
-        found.cost = costs.map(|cost| Some(cost?.0));
-        found.cost_interval = costs.map(|cost| cost?.1);
+        found.cost = [candidate, 0].map(|number| self.cost_of_sampling(number));
         found.sampled_cpu = [candidate, 0].map(|number| self.sampled_cpu(number));
         found.asked_cpu = self.asked_cpu;
         let [us, baseline_us] = found.total_us;
@@ -181,23 +179,6 @@ impl Measured {
     fn sampled_cpu(&self, candidate: usize) -> Nanos {
         let nanos = self.records(candidate).map(|record| record.cpu.as_nanos());
         Nanos::from_nanos(nanos.fold(0, u64::saturating_add))
-    }
-
-    /// The CPU time per query in slices that were sampled relative to that in others, and its interval over starts.
-    fn cost(&self, candidate: usize) -> Option<(Ratio, Option<[Ratio; 2]>)> {
-        let (mut sampled, mut others, mut of_starts) = (0.0, 0.0, Vec::new());
-        for record in self.records(candidate) {
-            let beside = record.profile.unsampled.filter(|sum| sum.statements > 0);
-            let beside = beside.map(|sum| sum.cpu.as_micros_f64() / sum.statements as f64);
-            let per_query = beside.or_else(|| self.cpu_of_start(candidate, record.restart))?;
-            let with = record.cpu.as_micros_f64();
-            let without = per_query * record.statements as f64;
-            sampled += with;
-            others += without;
-            of_starts.push(with / without);
-        }
-        let interval = interval_of_repeats(&of_starts).map(|(low, high)| [low, high]);
-        (others > 0.0).then(|| (Ratio::new(sampled / others), interval))
     }
 }
 

@@ -12,7 +12,7 @@ use dbdyno_profile::Titles;
 use dbdyno_results::WaitsRecord;
 use dbdyno_stats::mean_with_half_width;
 use dbdyno_types::profile::{Function, SliceWaits, WaitKind, WaitStack, Waits};
-use dbdyno_units::{Nanos, Ratio};
+use dbdyno_units::Nanos;
 
 use super::Measured;
 use crate::model::{WaitRow, WaitsDifference};
@@ -105,18 +105,6 @@ impl Measured {
             wall += slice.wall.as_micros_f64();
         }
         (statements > 0.0).then(|| f64::from(self.record.clients) * wall / statements)
-    }
-
-    /// The CPU time per query in slices in which waits were recorded relative to that in measured ones.
-    fn cost_of_waits(&self, candidate: usize) -> Option<Ratio> {
-        let of = self.waits.iter().filter(|one| one.candidate as usize == candidate);
-        let (mut recorded, mut others) = (0.0, 0.0);
-        for WaitsRecord { restart, waits, .. } in of {
-            let statements: f64 = waits.slices.iter().map(|slice| slice.statements as f64).sum();
-            recorded += waits.slices.iter().map(|slice| slice.cpu.as_micros_f64()).sum::<f64>();
-            others += self.cpu_of_start(candidate, *restart)? * statements;
-        }
-        (others > 0.0).then(|| Ratio::new(recorded / others))
     }
 }
 

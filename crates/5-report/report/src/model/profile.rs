@@ -5,6 +5,16 @@ use std::collections::BTreeMap;
 use dbdyno_units::{Nanos, Ratio, Share};
 use serde::Serialize;
 
+/// What sampling stacks or recording waits costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ProfilingCost {
+    /// CPU time per query meanwhile, relative to that in slices among them in which nothing was sampled or recorded, or in
+    /// runs of earlier versions to that in measured slices.
+    pub relative_cpu: Ratio,
+    /// Its 95% interval over starts; `None` with a single start.
+    pub interval: Option<[Ratio; 2]>,
+}
+
 /// Arrays of two are of the candidate and the baseline. Times are CPU time per query in µs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ProfileDifference {
@@ -15,10 +25,8 @@ pub struct ProfileDifference {
     pub samples: [u64; 2],
     /// Share of the samples whose stacks were not followed to their start.
     pub cut: Share,
-    /// CPU time per query while stacks were sampled, relative to that of slices among them that were not, or in runs of
-    /// earlier versions to that of measured slices; and its 95% interval over starts.
-    pub cost: [Option<Ratio>; 2],
-    pub cost_interval: [Option<[Ratio; 2]>; 2],
+    /// Of sampling stacks.
+    pub cost: [Option<ProfilingCost>; 2],
     /// CPU time in slices that were sampled, in ns.
     pub sampled_cpu: [Nanos; 2],
     /// CPU time of each that was to be sampled, in ns; `None` if it is unknown.

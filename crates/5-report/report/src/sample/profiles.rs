@@ -6,7 +6,9 @@ use dbdyno_units::{Nanos, Ratio};
 
 use super::{Draw, servers_of};
 use crate::assemble::profile::{Sampled, difference};
-use crate::model::{MicrobenchmarkRows, ProfileDifference, RelativeCounter, Report, Role, Stacks};
+use crate::model::{
+    MicrobenchmarkRows, ProfileDifference, ProfilingCost, RelativeCounter, Report, Role, Stacks,
+};
 
 const STARTS: usize = 2;
 
@@ -41,8 +43,10 @@ fn add_profiles(member: &mut MicrobenchmarkRows, draw: &mut Draw) {
             })
             .collect();
         let mut found = difference(&starts, [&layers; 2], &titles, control.as_ref());
-        found.cost = [Some(Ratio::new(1.024)), Some(Ratio::new(1.019))];
-        found.cost_interval = [Some([1.011, 1.037].map(Ratio::new)), None];
+        found.cost = [(1.024, Some([1.011, 1.037])), (1.019, None)].map(|(cost, interval)| {
+            let interval = interval.map(|ends| ends.map(Ratio::new));
+            Some(ProfilingCost { relative_cpu: Ratio::new(cost), interval })
+        });
         found.sampled_cpu = [Nanos::from_millis(4_016), Nanos::from_millis(2_290)];
         found.asked_cpu = Some(Nanos::from_secs(4));
         let half = 0.01 * baseline_us;

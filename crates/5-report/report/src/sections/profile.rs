@@ -15,7 +15,7 @@ use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
     CounterFigure, LeastCertain, Metric, MicrobenchmarkRows, ProfileDifference, ProfileRow,
-    RelativeCounter, Report, Role, Verdict, by_key,
+    ProfilingCost, RelativeCounter, Report, Role, Verdict, by_key,
 };
 use crate::profile_change::Remark;
 
@@ -637,21 +637,22 @@ impl Explained<'_> {
     }
 
     fn samples(&self) -> String {
-        let ProfileDifference { samples, cut, cost, cost_interval, .. } = self.profile;
+        let ProfileDifference { samples, cut, cost, .. } = self.profile;
         let [own, base] = samples.map(grouped);
-        let [of_own, of_base] = [0, 1].map(|side| {
-            let Some(cost) = cost[side] else { return "unknown".to_owned() };
-            let interval = cost_interval[side];
-            let interval =
-                interval.map(|[low, high]| format!(" ({} to {})", ratio(low), ratio(high)));
-            format!("{}{}", ratio(cost), interval.unwrap_or_default())
-        });
+        let [of_own, of_base] = cost.map(cost_of_profiling);
         format!(
             "{own} of {} and {base} of {}; {cut} of the stacks were cut; CPU time per query while \
              sampling was {of_own} and {of_base} times that of other slices",
             self.row.candidate, self.report.baseline
         )
     }
+}
+
+/// `1.024 (1.011 to 1.037)`.
+pub(super) fn cost_of_profiling(cost: Option<ProfilingCost>) -> String {
+    let Some(ProfilingCost { relative_cpu, interval }) = cost else { return "unknown".to_owned() };
+    let interval = interval.map(|[low, high]| format!(" ({} to {})", ratio(low), ratio(high)));
+    format!("{}{}", ratio(relative_cpu), interval.unwrap_or_default())
 }
 
 fn difference(size_us: f64, half_width_us: Option<f64>, is_certain: bool) -> Cell {

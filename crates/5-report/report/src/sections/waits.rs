@@ -3,8 +3,9 @@
 use dbdyno_text::{Cell, Column, Row, Style, Table, Text, Tone};
 use dbdyno_units::{Share, grouped};
 
+use super::profile::cost_of_profiling;
 use super::{Block, Section, by_microbenchmark, csv_of_rows, joined};
-use crate::figures::{duration, number, percent, ratio};
+use crate::figures::{duration, number, percent};
 use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
 
@@ -124,11 +125,11 @@ fn sentences(report: &Report, row: &Compared) -> Vec<String> {
         None => "no difference of CPU time and waits is certain".to_owned(),
         Some(certain) => format!("CPU and waits: {certain}"),
     });
-    let [of_own, of_base] = cost.map(|cost| cost.map_or_else(|| "unknown".to_owned(), ratio));
+    let [of_own, of_base] = cost.map(cost_of_profiling);
     let [own, base] = recorded_us.map(duration);
     sentences.push(format!(
         "recording costs time: while it was recorded, a query took {own} and {base}, with {of_own} and {of_base} times the \
-         CPU time of measured slices. Only shares are from recorded slices; times are scaled to measured ones"
+         CPU time of other slices. Only shares are from recorded slices; times are scaled to measured ones"
     ));
     sentences.extend(lost(waits));
     let reason = waits.in_intervals.iter();
@@ -180,6 +181,7 @@ mod tests {
     use dbdyno_units::Ratio;
 
     use super::*;
+    use crate::model::ProfilingCost;
     use crate::sample;
 
     #[test]
@@ -214,7 +216,7 @@ mod tests {
             in_intervals: None,
             lost: 12,
             records: None,
-            cost: [Some(Ratio::new(1.25)), None],
+            cost: [Some(ProfilingCost { relative_cpu: Ratio::new(1.25), interval: None }), None],
             recorded_us: [150.0, 160.0],
             parts: Vec::new(),
             total,
@@ -230,7 +232,7 @@ mod tests {
         let sentences = sentences(&report, &report.microbenchmarks[0].rows[0]);
         assert_eq!(sentences[0], "a query took 120 µs with myrocks and 100 µs with innodb");
         let recorded = "recording costs time: while it was recorded, a query took 150 µs and 160 µs, with 1.250 and \
-                        unknown times the CPU time of measured slices.";
+                        unknown times the CPU time of other slices.";
         assert!(sentences[2].starts_with(recorded), "{sentences:?}");
     }
 

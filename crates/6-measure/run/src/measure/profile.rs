@@ -5,6 +5,7 @@ use dbdyno_machine::clock;
 use dbdyno_profile::{ProfileError, Sampler};
 use dbdyno_results::{ProfileRecord, Role, Warning};
 use dbdyno_spec::experiment::{Experiment, Profiling};
+use dbdyno_types::SliceMeasured;
 use dbdyno_types::profile::{SampleScope, StatementCpu};
 use dbdyno_units::Nanos;
 use dbdyno_worker::schedule::{BASELINE, BlockPlan, Schedule};
@@ -18,10 +19,13 @@ use crate::record::Recorder;
 use crate::session::progress::RunEvent;
 
 /// The number of the first block in which stacks are sampled: none that is measured has such a number.
-pub(super) const FIRST_PROFILED: u32 = 1 << 20;
+const FIRST_SAMPLED: u32 = 1 << 20;
+
+/// The number of the first block in which waits are recorded.
+pub(super) const FIRST_RECORDED: u32 = FIRST_SAMPLED + BLOCKS_OF_START / 2;
 
 /// The numbers of blocks that a start has, half of them for waits.
-pub(super) const BLOCKS_OF_START: u32 = 1 << 13;
+const BLOCKS_OF_START: u32 = 1 << 13;
 
 /// Blocks that take longer are reported.
 const REPORTED: Nanos = Nanos::from_secs(2);
@@ -63,24 +67,19 @@ impl MicrobenchmarkRun<'_> {
 
     fn profile_case(
         &mut self,
-        NumberedCase { id, case }: NumberedCase<'_>,
+        numbered: NumberedCase<'_>,
         restart: u32,
         sampled: &mut [bool],
         instances: &mut [Instance],
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
-        let experiment = self.context.experiment;
-        let schedule = &experiment.schedule;
-        let slice = profiled_slice(schedule, &case.microbenchmark);
-        if profile_times(experiment, &case.microbenchmark)[0].least > REPORTED {
+        let NumberedCase { id, case } = numbered;
+        if profile_times(self.context.experiment, &case.microbenchmark)[0].least > REPORTED {
             recorder.report(RunEvent::SamplingStacks);
         }
-        let first = FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
-        let plan =
-            BlockPlan { clients: case.clients, ..plain_blocks(experiment, id, first, slice) };
         let mut sums = vec![Sums::default(); instances.len()];
         let was_sampled = sampled.to_vec();
-        let blocks = Schedule::new(plan, self.taking_part(instances));
+        let blocks = self.profiled_blocks(numbered, (FIRST_SAMPLED, restart), instances);
         let sampling =
             self.sample_blocks(blocks, (sampled, sums.as_mut_slice()), instances, recorder);
         let mut profiles = Vec::new();
@@ -105,8 +104,23 @@ impl MicrobenchmarkRun<'_> {
             }
         }
         sampling?;
-        self.record_waits(NumberedCase { id, case }, restart, sampled, instances, recorder)?;
-        self.count_instructions(NumberedCase { id, case }, &profiles, instances, recorder)
+        self.record_waits(numbered, restart, sampled, instances, recorder)?;
+        self.count_instructions(numbered, &profiles, instances, recorder)
+    }
+
+    /// The blocks of a start in which stacks are sampled or waits recorded, by the number of the first of all starts.
+    pub(super) fn profiled_blocks(
+        &self,
+        NumberedCase { id, case }: NumberedCase<'_>,
+        (first, restart): (u32, u32),
+        instances: &[Instance],
+    ) -> Schedule {
+        let experiment = self.context.experiment;
+        let first = first.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
+        let slice = profiled_slice(&experiment.schedule, &case.microbenchmark);
+        let plan =
+            BlockPlan { clients: case.clients, ..plain_blocks(experiment, id, first, slice) };
+        Schedule::new(plan, self.taking_part(instances))
     }
 
     /// Which instances run slices of this microbenchmark.
@@ -136,7 +150,7 @@ impl MicrobenchmarkRun<'_> {
             let number = slice.candidate;
             let instance = &mut instances[number];
             let is_measured = !slice.warmup && sampled[number];
-            slice.request.profile = is_measured && wanted.is_sampled(complete);
+            slice.request.profile = is_measured && wanted.is_profiled(complete);
             let error = match instance.run_slice(self.context, slice.request, &prepare) {
                 Ok(measured) => {
                     blocks.calibrate(&measured);
@@ -145,8 +159,7 @@ impl MicrobenchmarkRun<'_> {
                             true => &mut sums[number].sampled,
                             false => &mut sums[number].unsampled,
                         };
-                        sum.statements += measured.statements;
-                        sum.cpu += measured.server.map_or(measured.cpu, |server| server.cpu);
+                        add(sum, &measured);
                     }
                     recorder.check_cancelled()?;
                     if !blocks.is_block_complete() || slice.warmup {
@@ -179,6 +192,12 @@ impl MicrobenchmarkRun<'_> {
         }
         Ok(())
     }
+}
+
+/// Adds a slice to a sum.
+pub(super) fn add(sum: &mut StatementCpu, slice: &SliceMeasured) {
+    sum.statements += slice.statements;
+    sum.cpu += slice.server.map_or(slice.cpu, |server| server.cpu);
 }
 
 /// Prepares to sample instances, and returns which of them can be.

@@ -1,22 +1,22 @@
 //! Recording of where threads wait, in blocks after those whose stacks are sampled: both would disturb each other.
 
 use dbdyno_results::Warning;
+use dbdyno_types::profile::StatementCpu;
 use dbdyno_worker::WorkerHandle;
-use dbdyno_worker::schedule::{BlockPlan, Schedule};
 
-use super::profile::{BLOCKS_OF_START, FIRST_PROFILED};
+use super::profile::{FIRST_RECORDED, add};
 use super::{MicrobenchmarkRun, NumberedCase};
 use crate::error::RunError;
 use crate::instance::{Instance, running};
-use crate::plan::cases::{ProfiledBlocks, plain_blocks, profiled_slice};
+use crate::plan::cases::ProfiledBlocks;
 use crate::record::Recorder;
 
 impl MicrobenchmarkRun<'_> {
-    /// Records the waits of the instances that are sampled, for the time that is planned for samples. The first failure
-    /// ends it.
+    /// Records the waits of the instances that are sampled, for the time that is planned for samples, except in blocks
+    /// among them as when stacks are sampled. The first failure ends it.
     pub(super) fn record_waits(
         &mut self,
-        NumberedCase { id, case }: NumberedCase<'_>,
+        numbered: NumberedCase<'_>,
         restart: u32,
         sampled: &[bool],
         instances: &mut [Instance],
@@ -27,25 +27,27 @@ impl MicrobenchmarkRun<'_> {
             return Ok(());
         }
         let phase = self.phase("recording waits");
-        let wanted = ProfiledBlocks::of(experiment, &case.microbenchmark).planned;
-        let first = FIRST_PROFILED.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
-        let first = first.saturating_add(BLOCKS_OF_START / 2);
-        let slice = profiled_slice(&experiment.schedule, &case.microbenchmark);
-        let plan =
-            BlockPlan { clients: case.clients, ..plain_blocks(experiment, id, first, slice) };
-        let mut blocks = Schedule::new(plan, self.taking_part(instances));
+        let wanted = ProfiledBlocks::of(experiment, &numbered.case.microbenchmark);
+        let mut blocks = self.profiled_blocks(numbered, (FIRST_RECORDED, restart), instances);
+        let mut unrecorded = vec![StatementCpu::default(); instances.len()];
         let mut complete = 0;
-        while complete < wanted {
+        while complete < wanted.planned {
             let Some(slice) = blocks.next() else { break };
             let number = slice.candidate;
             let instance = &mut instances[number];
-            let is_recorded = !slice.warmup && sampled[number] && instance.candidate.host.is_none();
+            let is_measured = !slice.warmup && sampled[number] && instance.candidate.host.is_none();
+            let is_recorded = is_measured && wanted.is_profiled(complete);
             let outcome = instance.worker_mut().and_then(|worker| match is_recorded {
                 true => worker.slice_with_waits(slice.request),
                 false => worker.slice(slice.request),
             });
             match outcome {
-                Ok(measured) => blocks.calibrate(&measured),
+                Ok(measured) => {
+                    blocks.calibrate(&measured);
+                    if is_measured && !is_recorded {
+                        add(&mut unrecorded[number], &measured);
+                    }
+                }
                 Err(error) => {
                     recorder.check_cancelled()?;
                     let name = &instance.candidate.name;
@@ -62,8 +64,10 @@ impl MicrobenchmarkRun<'_> {
             complete += u32::from(blocks.is_block_complete() && !slice.warmup);
         }
         for (number, instance) in running(instances) {
-            if let Ok(Some(waits)) = instance.worker_mut().and_then(WorkerHandle::waits) {
-                recorder.results.set_waits((id, number as u32, restart), &waits)?;
+            if let Ok(Some(mut waits)) = instance.worker_mut().and_then(WorkerHandle::waits) {
+                let unrecorded = unrecorded[number];
+                waits.unrecorded = (unrecorded.statements > 0).then_some(unrecorded);
+                recorder.results.set_waits((numbered.id, number as u32, restart), &waits)?;
             }
         }
         Ok(())

@@ -234,8 +234,9 @@ pub(crate) fn profiled_slice(schedule: &Schedule, microbenchmark: &Microbenchmar
     slice_length(schedule, microbenchmark).max(Nanos::from_millis(20))
 }
 
-/// Of so many planned blocks of a start all but one are sampled. What sampling costs is told from slices at the same time.
-const SAMPLED_OF: u32 = 8;
+/// Of so many planned blocks of a start stacks are sampled or waits recorded in all but one. What that costs is told from
+/// slices at the same time.
+const PROFILED_OF: u32 = 8;
 
 /// The blocks of a start in which the stacks of a microbenchmark are sampled, after one of warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -257,16 +258,16 @@ impl ProfiledBlocks {
         let schedule = &experiment.schedule;
         let time = profiling.time.as_nanos() / u64::from(schedule.restarts.max(1));
         let slices = slices_in(time, profiled_slice(schedule, microbenchmark));
-        let unsampled = slices.div_ceil(SAMPLED_OF - 1);
+        let unsampled = slices.div_ceil(PROFILED_OF - 1);
         let planned = slices.saturating_add(unsampled).clamp(2, MOST_PROFILED);
         let more = slices.saturating_mul(MOST_EXTENDED - 1);
         let most = planned.saturating_add(more).min(MOST_PROFILED);
         Self { planned, most, cpu: Nanos::from_nanos(time) }
     }
 
-    /// Whether stacks are sampled in the block after so many complete ones.
-    pub const fn is_sampled(&self, complete: u32) -> bool {
-        complete >= self.planned || complete % SAMPLED_OF != 1
+    /// Whether stacks are sampled or waits recorded in the block after so many complete ones.
+    pub const fn is_profiled(&self, complete: u32) -> bool {
+        complete >= self.planned || complete % PROFILED_OF != 1
     }
 
     /// Whether so many complete blocks are enough, in which the systems used this CPU time.
@@ -428,7 +429,7 @@ mod tests {
         let blocks = ProfiledBlocks::of(&experiment, &cases(&experiment)[0].microbenchmark);
         let cpu = Nanos::from_millis(400);
         assert_eq!(blocks, ProfiledBlocks { planned: 12, most: 32, cpu });
-        assert_eq!((0..32).filter(|block| blocks.is_sampled(*block)).count(), 30);
+        assert_eq!((0..32).filter(|block| blocks.is_profiled(*block)).count(), 30);
         let enough = |complete, millis: [u64; 2]| {
             blocks.are_enough(complete, millis.map(Nanos::from_millis))
         };

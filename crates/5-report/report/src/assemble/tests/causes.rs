@@ -1,9 +1,12 @@
 //! What explains a difference: statements, engine counters, plans and profiles.
 
-use dbdyno_types::profile::{Function, ModuleBuild, Profile, Stack, StatementCpu};
+use dbdyno_types::profile::{
+    Function, ModuleBuild, Profile, SliceWaits, Stack, StatementCpu, Waits,
+};
 use dbdyno_types::{EngineCounts, StatementTimes};
 
 use super::*;
+use crate::model::ProfilingCost;
 use crate::terminal::TerminalOptions;
 
 /// Times of statements: the candidate has twice the update's, and one statement that the baseline has not.
@@ -274,13 +277,13 @@ fn rows_of_a_profile_add_up_to_the_measured_difference() {
     assert_eq!(profile.asked_cpu, Some(Nanos::from_secs(4)));
     assert_eq!(profile.sampled_cpu, [2, 3].map(|starts| Nanos::from_millis(600 * starts)));
     // Without slices among the sampled ones that were not sampled, relative to the measured ones.
-    let cost = profile.cost[1].unwrap().get();
+    let cost = profile.cost[1].unwrap().relative_cpu.get();
     let cpu_us = 600.0e3 / 100_000.0;
     assert!((cost * of_slices(&member.baseline) / cpu_us - 1.0).abs() < 0.02, "{cost}");
 }
 
 #[test]
-fn cost_of_sampling_is_relative_to_slices_among_the_sampled_ones() {
+fn cost_of_sampling_and_recording_is_relative_to_slices_among_the_others() {
     let profiling = serde_json::json!({ "schedule": { "restarts": 2 }, "profile": {} });
     let mut lab = Lab::of(&servers(), &[1], (1, 1), profiling);
     for restart in 0..2 {
@@ -290,14 +293,28 @@ fn cost_of_sampling_is_relative_to_slices_among_the_sampled_ones() {
             // 600 ms for 100,000 statements are 1.02 and, in the second start, 1.03 times that.
             let cost = 1.02 + 0.01 * f64::from(restart);
             let cpu = Nanos::from_secs_f64(0.06 / cost);
-            record.profile.unsampled = Some(StatementCpu { statements: 10_000, cpu });
+            let beside = Some(StatementCpu { statements: 10_000, cpu });
+            let slice = SliceWaits {
+                block: 1,
+                clients: 1,
+                statements: record.statements,
+                wall: Nanos::from_secs(1),
+                cpu: record.cpu,
+                ..SliceWaits::default()
+            };
+            let waits = Waits { slices: vec![slice], unrecorded: beside, ..Waits::default() };
+            lab.writer.set_waits((0, candidate, restart), &waits).unwrap();
+            record.profile.unsampled = beside;
             lab.writer.set_profile(0, &record).unwrap();
         }
     }
     let report = lab.report();
-    let profile = report.microbenchmarks[0].rows[0].profile.as_ref().unwrap();
-    for (cost, interval) in profile.cost.into_iter().zip(profile.cost_interval) {
-        assert!((cost.unwrap().get() - 1.025).abs() < 1e-4, "{cost:?}");
+    let row = &report.microbenchmarks[0].rows[0];
+    let [sampling, recording] =
+        [row.profile.as_ref().unwrap().cost, row.waits.as_ref().unwrap().cost];
+    for cost in sampling.into_iter().chain(recording) {
+        let ProfilingCost { relative_cpu, interval } = cost.unwrap();
+        assert!((relative_cpu.get() - 1.025).abs() < 1e-4, "{cost:?}");
         let [low, high] = interval.unwrap().map(Ratio::get);
         assert!((0.9..1.02).contains(&low) && (1.03..1.1).contains(&high), "{low} to {high}");
     }
