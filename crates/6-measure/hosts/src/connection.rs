@@ -159,11 +159,12 @@ impl HostConnection {
         &self.0.password.0
     }
 
-    /// Kills this process when the connection is lost: it would wait for a server that is gone.
+    /// Kills this process when the connection is lost: it would wait for a server that is gone. To be called again once
+    /// it answers, for a process that has just been started is another one as soon as it executes its program.
     pub fn kill_on_loss(&self, pid: u32) {
         if let Ok(process) = ProcessIdentity::of(pid) {
             let mut dependents = lock(&self.0.link.dependents);
-            dependents.retain(ProcessIdentity::is_alive);
+            dependents.retain(|one| one.pid != pid && one.is_alive());
             dependents.push(process);
         }
         if lock(&self.0.link.lost).is_some() {
