@@ -73,6 +73,12 @@ pub trait Engine: Clone + Send + 'static {
         Ok(SchemaRemoval::Absent)
     }
 
+    /// Ends the statements that killed workers of this run left in its schema on an existing server, which may notice only
+    /// at their end that the client is gone.
+    fn end_statements(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Creates a table with the statement `sql`. What this creates, [`Self::drop_schema`] may drop.
     fn create_table(
         &self,

@@ -99,6 +99,9 @@ pub trait Schemas: Dialect {
         owner: &SchemaOwner,
     ) -> Result<(), Error>;
 
+    /// Ends the statements that other connections execute in the schema as this user, if it may.
+    fn end_statements(connection: &mut Self::Connection, schema: &str) -> Result<(), Error>;
+
     /// Drops these tables of the run, and removes them from the marker.
     fn drop_tables(
         connection: &mut Self::Connection,
@@ -215,7 +218,10 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
             return Err(not_own("creating", schema, reason));
         }
         match owner {
-            SchemaOwner::ThisRun(tables) => D::drop_tables(connection, schema, &tables),
+            SchemaOwner::ThisRun(tables) => {
+                D::end_statements(connection, schema)?;
+                D::drop_tables(connection, schema, &tables)
+            }
             _ => D::create_marked(connection, schema, run),
         }
     }
@@ -247,9 +253,19 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
             return Ok(SchemaRemoval::LeftAlone(format!("the schema {schema}: {reason}")));
         }
         let SchemaOwner::ThisRun(tables) = owner else { return Ok(SchemaRemoval::Absent) };
+        D::end_statements(connection, schema)?;
         D::drop_tables(connection, schema, &tables)?;
         D::drop_if_empty(connection, schema)?;
         Ok(SchemaRemoval::Dropped)
+    }
+
+    fn end_statements(&self) -> Result<(), Error> {
+        let ServerAccess { schema, owner: Some(run), .. } = &self.settings else { return Ok(()) };
+        let connection = &mut self.connect_to_server()?;
+        match D::owner(connection, schema, run)? {
+            SchemaOwner::ThisRun(_) => D::end_statements(connection, schema),
+            _ => Ok(()),
+        }
     }
 
     fn create_table(

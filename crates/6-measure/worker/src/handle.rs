@@ -283,6 +283,11 @@ impl WorkerHandle {
         self.request_done(&Request::FreeStatements, "freeing statements")
     }
 
+    /// Ends the statements that killed workers of the run left on an existing server.
+    pub fn end_statements(&mut self) -> Result<(), WorkerError> {
+        self.request_done(&Request::EndStatements, "ending statements")
+    }
+
     /// Removes the tables of the run, and its schema if nothing else is in it.
     pub fn remove(&mut self) -> Result<SchemaRemoval, WorkerError> {
         let doing = "removing dbdyno's tables";

@@ -60,6 +60,8 @@ pub enum Request {
     CheckAccess(u32),
     /// Free the prepared statements.
     FreeStatements,
+    /// End the statements that killed workers left on an existing server.
+    EndStatements,
     /// Remove the tables of the run, and its schema if nothing else is in it.
     Remove,
     /// Create the tables of the insert benchmark.

@@ -316,6 +316,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
                 self.end_script(0)?;
                 self.clients.free_statements()?;
             }
+            Request::EndStatements => self.engines.iter().try_for_each(Engine::end_statements)?,
             Request::Remove => return Ok(Response::Removed(self.drop_schemas()?)),
         }
         Ok(Response::Done)

@@ -90,6 +90,20 @@ impl Schemas for MySqlDialect {
         }
     }
 
+    fn end_statements(connection: &mut MySqlConnection, schema: &str) -> Result<(), Error> {
+        let sql = "SELECT id, db FROM information_schema.processlist WHERE command <> 'Sleep' \
+                   AND user = SUBSTRING_INDEX(USER(), '@', 1) AND id <> CONNECTION_ID()";
+        for row in connection.query(sql)? {
+            if let [Some(id), Some(db)] = &row[..]
+                && db == schema
+            {
+                // It may have ended meanwhile.
+                let _ = connection.run(&format!("KILL {id}"));
+            }
+        }
+        Ok(())
+    }
+
     fn drop_tables(
         connection: &mut MySqlConnection,
         schema: &str,

@@ -59,7 +59,10 @@ impl Dialect for PostgresDialect {
             connection.run(&format!("CREATE SCHEMA IF NOT EXISTS {}", quoted_name(schema)))?;
         }
         if !settings.is_private() {
-            connection.run(&format!("SET search_path TO {}", quoted_name(schema)))?;
+            let name = application_name(schema).map(|name| quoted_text(&name));
+            let name = name.map(|name| format!("; SET application_name TO {name}"));
+            let path = format!("SET search_path TO {}", quoted_name(schema));
+            connection.run(&format!("{path}{}", name.unwrap_or_default()))?;
         } else if purpose != Purpose::Inspect {
             connection.run(ADD_PUBLIC)?;
         }
@@ -117,6 +120,14 @@ fn log_in(settings: &ServerAccess, target: &Target) -> Result<PostgresConnection
 
 /// A quoted string literal. A text with a backslash is written as an escape string, whose meaning does
 /// not depend on `standard_conforming_strings`.
+/// What connections in a schema of an existing server call themselves; `None` if the server would change it.
+fn application_name(schema: &str) -> Option<String> {
+    /// `NAMEDATALEN - 1`.
+    const LONGEST: usize = 63;
+    let name = format!("dbdyno {schema}");
+    (name.len() <= LONGEST && name.is_ascii()).then_some(name)
+}
+
 fn quoted_text(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     match quoted.contains('\\') {

@@ -5,7 +5,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Connection, Error};
 use dbdyno_types::RunIdentity;
 
-use super::{PostgresDialect, boolean, quoted_text};
+use super::{PostgresDialect, application_name, boolean, quoted_text};
 use crate::marker::{COMMENT, MARKER, SchemaOwner, TABLE, in_the_way, rows_of};
 use crate::server_engine::Schemas;
 use crate::{TableCreation, column, failed, quoted_name};
@@ -110,6 +110,16 @@ impl Schemas for PostgresDialect {
             "the role has no privilege to create schemas in this database",
         );
         Err(with_grant(connection, denied))
+    }
+
+    fn end_statements(connection: &mut PostgresConnection, schema: &str) -> Result<(), Error> {
+        let Some(name) = application_name(schema) else { return Ok(()) };
+        connection.run(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE application_name = {} AND state = 'active' AND usename = current_user \
+             AND datname = current_database() AND pid <> pg_backend_pid()",
+            quoted_text(&name)
+        ))
     }
 
     fn drop_tables(

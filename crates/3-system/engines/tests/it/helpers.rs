@@ -1,7 +1,9 @@
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
 
-use dbdyno_engines::SchemaRemoval;
+use dbdyno_drivers::Connection;
 use dbdyno_engines::server::{ServerDir, ServerDirs, ServerPlan, initialise};
+use dbdyno_engines::{Engine, SchemaRemoval};
 use dbdyno_types::{RunId, RunIdentity};
 use tempfile::TempDir;
 
@@ -10,6 +12,20 @@ use crate::shared::Shared;
 /// A run with this id, in the directory `/runs/ID`.
 pub fn run(id: u8) -> RunIdentity {
     RunIdentity::new(RunId::from_random([id; 16]), "host", &format!("/runs/{id}"))
+}
+
+/// Checks that a statement of a worker that is gone ends with the tables of its run.
+pub fn check_left_statement_ends<E: Engine>(ours: &E, endless: &'static str) {
+    ours.create_schema().unwrap();
+    let mut left = ours.connect().unwrap();
+    let statement = thread::spawn(move || left.run(endless));
+    // The server may not yet execute it the first time.
+    while !statement.is_finished() {
+        assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
+        ours.create_schema().unwrap();
+    }
+    assert!(statement.join().unwrap().is_err());
+    ours.drop_schema().unwrap();
 }
 
 /// Why the schema was left alone.

@@ -7,7 +7,7 @@ use dbdyno_engines::server::{Server, initialise};
 use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
 use dbdyno_types::server::{StatementMode, StorageEngine};
 
-use crate::helpers::{reason, run};
+use crate::helpers::{check_left_statement_ends, reason, run};
 use crate::mariadb::{Run, create_data, engine_of, load, names, plan, tables};
 
 const ROWS: u64 = 1_000;
@@ -241,6 +241,13 @@ fn tables_of_a_setup_script_belong_to_the_run() {
         assert!(error.contains("system versioned versioned"), "{error}");
         owner.run("DROP TABLE dbdyno.stranger, dbdyno.versioned").unwrap();
         assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
+    });
+}
+
+#[test]
+fn statement_that_a_worker_left_ends_with_the_tables_of_its_run() {
+    on_server(|server, _| {
+        check_left_statement_ends(&of_run(server, 1), "SELECT BENCHMARK(1000000000000, MD5('a'))");
     });
 }
 

@@ -5,7 +5,7 @@ use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_engines::{Engine, SchemaRemoval, TableCreation};
 use dbdyno_types::server::Target;
 
-use crate::helpers::{reason, run};
+use crate::helpers::{check_left_statement_ends, reason, run};
 use crate::postgres::{Lab, engine, engine_of, load, names, plan, start, value};
 
 /// Objects of others that depend on the run's tables: how each is created, a part of its description,
@@ -75,6 +75,16 @@ fn objects_of_others_that_depend_on_our_tables_survive() {
     assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Dropped);
     assert_eq!(ours.drop_schema().unwrap(), SchemaRemoval::Absent);
     drop(owner);
+    server.stop().unwrap();
+}
+
+#[test]
+fn statement_that_a_worker_left_ends_with_the_tables_of_its_run() {
+    let lab = Lab::new();
+    let (plan, server_dir) = (plan(), lab.create_data("left", &plan()));
+    let server = start(&plan, &server_dir);
+    let endless = "SELECT count(*) FROM generate_series(1, 1000000000000)";
+    check_left_statement_ends(&engine(server.target(), "ours", false), endless);
     server.stop().unwrap();
 }
 

@@ -39,7 +39,8 @@ use crate::session::extension::Extension;
 use crate::session::progress::{Outcome, RunEvent};
 use crate::session::resume::RunState;
 use crate::session::stored_run::{
-    StoredData, open_stored_run, register, remove_loaded, remove_schemas, remove_used_schemas,
+    StoredData, end_statements, open_stored_run, register, remove_loaded, remove_schemas,
+    remove_used_schemas,
 };
 use crate::training::PgoTrainer;
 
@@ -215,6 +216,9 @@ impl<'a> Session<'a> {
         }
         let had_data = !StoredData::of(context.directory.path()).places.is_empty();
         let end = self.load_and_measure(&context, candidates);
+        if matches!(end, Err(RunError::Interrupted)) {
+            end_statements(&context);
+        }
         let is_needed = matches!(end, Ok(true) | Err(RunError::Interrupted));
         if !is_needed && !options.keep_data {
             // A resumed run could not use them.

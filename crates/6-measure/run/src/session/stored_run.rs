@@ -15,7 +15,7 @@ use dbdyno_results::{OriginRecord, ResultsError, RunDirectory, RunReader, RunWri
 use dbdyno_spec::experiment::{Build, Experiment, System};
 use dbdyno_types::build::VariantOverrides;
 use dbdyno_units::Bytes;
-use dbdyno_worker::WorkerError;
+use dbdyno_worker::{WorkerError, WorkerHandle};
 use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::Script;
 use rustix::fs::{AtFlags, Mode, OFlags, unlinkat};
@@ -392,7 +392,7 @@ pub(crate) fn remove_schemas(
 ) -> impl Iterator<Item = (String, Option<String>, Result<SchemaRemoval, WorkerError>)> {
     on_existing_servers(context.experiment).into_iter().map(move |one| {
         let schemas = describe_schemas(&one, context.experiment);
-        (one.name.clone(), schemas, remove_schema(context, one))
+        (one.name.clone(), schemas, on_its_server(context, one, WorkerHandle::remove))
     })
 }
 
@@ -404,7 +404,7 @@ pub(crate) fn remove_used_schemas(context: &RunContext<'_>, had_schemas: bool) -
         let name = one.name.clone();
         if !context.used_schemas.borrow().contains(&name) {
             is_none_left &= !had_schemas;
-        } else if let Err(error) = remove_schema(context, one) {
+        } else if let Err(error) = on_its_server(context, one, WorkerHandle::remove) {
             tracing::info!(candidate = name, %error, "cannot remove its tables");
             is_none_left = false;
         }
@@ -412,16 +412,30 @@ pub(crate) fn remove_used_schemas(context: &RunContext<'_>, had_schemas: bool) -
     is_none_left
 }
 
-fn remove_schema(
+/// Ends the statements that workers left which had to be killed because the session is interrupted. Errors are logged only.
+pub(crate) fn end_statements(context: &RunContext<'_>) {
+    for one in on_existing_servers(context.experiment) {
+        let name = one.name.clone();
+        if context.used_schemas.borrow().contains(&name)
+            && let Err(error) = on_its_server(context, one, WorkerHandle::end_statements)
+        {
+            tracing::info!(candidate = name, %error, "cannot end statements");
+        }
+    }
+}
+
+/// Works in a new worker of a candidate on an existing server.
+fn on_its_server<T>(
     context: &RunContext<'_>,
     candidate: ResolvedCandidate,
-) -> Result<SchemaRemoval, WorkerError> {
+    work: fn(&mut WorkerHandle) -> Result<T, WorkerError>,
+) -> Result<T, WorkerError> {
     let mut instance = Instance::new(context, candidate);
     // With no connection to the schema, which may not exist any more.
     let opened = instance.open(context, 0, false);
-    let removed = opened.and_then(|()| instance.worker_mut()?.remove());
+    let done = opened.and_then(|()| work(instance.worker_mut()?));
     instance.stop();
-    removed
+    done
 }
 
 /// The unit of `st_blocks`.

@@ -39,8 +39,13 @@ impl Lab {
 
     /// The schemas of dbdyno on the server.
     fn schemas(&self) -> Vec<String> {
-        let sql = "SELECT schema_name FROM information_schema.schemata \
-                   WHERE schema_name LIKE 'dbdyno%' ORDER BY schema_name";
+        self.column(
+            "SELECT schema_name FROM information_schema.schemata \
+             WHERE schema_name LIKE 'dbdyno%' ORDER BY schema_name",
+        )
+    }
+
+    fn column(&self, sql: &str) -> Vec<String> {
         let target = self.theirs.server().target();
         let rows = match self.system {
             ServerSystem::PostgreSql => {
@@ -103,6 +108,54 @@ fn kill(run: Background) {
     for worker in workers {
         wait_until("the worker ends", || is_gone(worker));
     }
+}
+
+/// A query that takes days, and one for those that the server executes.
+fn endless(system: ServerSystem) -> [&'static str; 2] {
+    match system {
+        ServerSystem::PostgreSql => [
+            "SELECT count(*) FROM generate_series(1, 1000000000000) WHERE :id > 0",
+            "SELECT query FROM pg_stat_activity WHERE query LIKE '%generate_series%' \
+             AND state = 'active' AND pid <> pg_backend_pid()",
+        ],
+        ServerSystem::MariaDb | ServerSystem::MySql => [
+            "SELECT BENCHMARK(1000000000000, MD5(:id))",
+            "SELECT info FROM information_schema.processlist WHERE info LIKE '%MD5%' \
+             AND id <> CONNECTION_ID()",
+        ],
+    }
+}
+
+fn interrupted_run_leaves_no_statement(system: ServerSystem) {
+    let lab = Lab::new(system);
+    let test = TestDir::new();
+    let [sql, executed] = endless(system);
+    let endless = format!(
+        "[[microbenchmark]]\nname = \"endless\"\ngroup = \"own\"\n\
+         [[microbenchmark.statements]]\nrows = 1\ndraw = {{ id = \"uniform\" }}\nsql = \"{sql}\"\n"
+    );
+    let text = experiment(&[("one", &lab.candidate)]);
+    let text = text.replace("\"update-index_range=100\"", "\"endless\"") + &endless;
+    let out = test.out();
+    let mut run = Background::start(run(&test, &text, &out), test.path());
+    run.wait_until("the endless statement", || !lab.column(executed).is_empty());
+    run.signal(libc::SIGINT);
+    run.end().assert_code(130).assert_prints("--resume");
+    wait_until("it ends", || lab.column(executed).is_empty());
+    clean(&out).assert_code(0);
+    assert_eq!(lab.schemas(), [""; 0]);
+}
+
+#[test]
+#[ignore = "full"]
+fn interrupted_run_leaves_no_statement_on_mariadb() {
+    interrupted_run_leaves_no_statement(ServerSystem::MariaDb);
+}
+
+#[test]
+#[ignore = "full"]
+fn interrupted_run_leaves_no_statement_on_postgresql() {
+    interrupted_run_leaves_no_statement(ServerSystem::PostgreSql);
 }
 
 fn copy_of(run: &Path, to: PathBuf) -> PathBuf {
