@@ -2,19 +2,15 @@
 
 use dbdyno_types::Latencies;
 use dbdyno_units::Nanos;
-use hdrhistogram::Histogram;
 
-/// Significant decimal digits of a response time: two, a resolution of 1%. Each further digit would
-/// make the table ten times larger, and it shares the cache with the system under test.
-const DIGITS: u8 = 2;
-
-/// A histogram in ticks for the hot loop, converted to time when the slice ends. Its buckets are those of
-/// [`Histogram`] with [`DIGITS`]; recording takes no branch and touches one cache line, which matters for
-/// events of less than a microsecond.
+/// A histogram in ticks for the hot loop, converted to time when the slice ends. Its buckets are those of hdrhistogram
+/// with two significant digits; recording takes no branch and touches one cache line, which matters for events of less
+/// than a microsecond.
 #[derive(Clone, Debug)]
 pub(crate) struct TickHistogram(Box<[u32; BUCKETS]>);
 
-/// The base 2 logarithm of the number of buckets of a power of two: 128 have a resolution of 1%.
+/// The base 2 logarithm of the number of buckets of a power of two: 128 have a resolution of 1%. A further digit would make
+/// the table ten times larger, and it shares the cache with the system under test.
 const BUCKET_BITS: u32 = 7;
 
 /// The number of buckets for all 64-bit numbers.
@@ -59,37 +55,9 @@ impl TickHistogram {
     }
 }
 
-/// A histogram in nanoseconds, for the insert benchmark.
-#[derive(Clone, Debug)]
-pub(crate) struct NanosHistogram(Histogram<u64>);
-
-impl NanosHistogram {
-    pub fn new() -> Self {
-        // A day; longer times are recorded as this. The longest is stored separately.
-        const LONGEST: u64 = 24 * 3600 * 1_000_000_000;
-        let histogram = Histogram::new_with_bounds(1, LONGEST, DIGITS);
-        Self(histogram.expect("these bounds and digits are valid"))
-    }
-
-    #[inline]
-    pub fn record(&mut self, time: Nanos) {
-        self.0.saturating_record(time.as_nanos());
-    }
-
-    /// Returns the recorded times and resets the histogram.
-    pub fn drain(&mut self) -> Latencies {
-        let counts = self
-            .0
-            .iter_recorded()
-            .map(|step| (step.value_iterated_to(), step.count_at_value()))
-            .collect();
-        self.0.reset();
-        Latencies::new(counts)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use hdrhistogram::Histogram;
     use proptest::prelude::*;
 
     use super::*;
@@ -123,7 +91,7 @@ mod tests {
     proptest! {
         #[test]
         fn buckets_are_those_of_the_library(ticks in (0..44u32).prop_flat_map(|bits| 0..2u64 << bits)) {
-            let mut library: Histogram<u64> = Histogram::new_with_bounds(1, 1 << 50, DIGITS).unwrap();
+            let mut library: Histogram<u64> = Histogram::new_with_bounds(1, 1 << 50, 2).unwrap();
             library.record(ticks).unwrap();
             let step = library.iter_recorded().next().unwrap();
             prop_assert_eq!(highest(bucket(ticks)), step.value_iterated_to());

@@ -10,7 +10,7 @@ use dbdyno_types::insert::{Operations, Second, StepMeasured};
 use dbdyno_units::Nanos;
 
 use crate::error::{RequestError, ServeError};
-use crate::latency::NanosHistogram;
+use crate::latency::TickHistogram;
 use crate::protocol::{Request, Response, StepReading, StepUsage, StepUsages, receive, send};
 use crate::server_monitor::StepMeter;
 
@@ -76,20 +76,21 @@ const KINDS: [fn(&ClientProgress) -> &OperationProgress; 3] =
 pub(super) struct Times {
     count: u64,
     rows: u64,
-    response: NanosHistogram,
+    /// In nanoseconds.
+    response: TickHistogram,
     longest: Option<Nanos>,
 }
 
 impl Times {
     pub fn new() -> Self {
-        Self { count: 0, rows: 0, response: NanosHistogram::new(), longest: None }
+        Self { count: 0, rows: 0, response: TickHistogram::new(), longest: None }
     }
 
     #[inline]
     pub fn record(&mut self, rows: u64, response: Nanos) {
         self.count += 1;
         self.rows += rows;
-        self.response.record(response);
+        self.response.record(response.as_nanos());
         self.longest = self.longest.max(Some(response));
     }
 
@@ -97,7 +98,7 @@ impl Times {
         Operations {
             count: self.count,
             rows: self.rows,
-            response: self.response.drain(),
+            response: self.response.drain(Nanos::from_nanos),
             longest: self.longest,
             service: None,
             longest_service: None,
