@@ -19,7 +19,7 @@ use crate::meter::{Meter, Readings};
 use crate::prepared::Prepared;
 use crate::protocol::SliceRequest;
 use crate::script::{NonBlockingCalls, ScriptClient, ScriptTarget, print};
-use crate::waiting::{EventStep, ScriptEvent, Sleeping, Waiting};
+use crate::waiting::{EventStep, Sleeping, Waiting};
 
 #[derive(Clone, Debug)]
 pub struct ClientSetup {
@@ -62,7 +62,7 @@ impl Work {
     ) -> Result<(), RequestError> {
         match self {
             Self::Statements(prepared) => prepared.event(context, waiting),
-            Self::Script(script) => waiting.script_event(&mut **script, context),
+            Self::Script(script) => waiting.script_event(script, context),
         }
     }
 
@@ -450,7 +450,7 @@ impl<C: NonBlockingConnection> Client<C> {
     /// How long the event sleeps after [`Advance::Asleep`].
     pub(crate) fn sleep_time(&self) -> Duration {
         match &self.prepared {
-            Some(Work::Script(script)) => ScriptEvent::<C>::sleep_time(&**script),
+            Some(Work::Script(script)) => script.sleep_time(),
             _ => Duration::ZERO,
         }
     }

@@ -28,7 +28,7 @@ use crate::error::RequestError;
 use crate::own_data::refusal;
 use crate::protocol::{Open, Quota, SliceRequest, SystemUnderTest};
 use crate::statement_log::StatementLog;
-use crate::waiting::{EventStep, ScriptEvent, receive_soon};
+use crate::waiting::{EventStep, receive_soon};
 
 /// Lines of a script's output that are kept in the worker's log.
 const MOST_LINES: u32 = 1000;
@@ -672,11 +672,13 @@ impl ScriptClient {
     pub fn passed_unique_values(&self) -> u32 {
         self.client.unique_position().passed
     }
-}
 
-impl<C: Connection> ScriptEvent<C> for ScriptClient {
+    /// Runs an event.
     #[inline]
-    fn run(&mut self, context: &mut ClientContext<C>) -> Result<(), RequestError> {
+    pub fn run<C: Connection>(
+        &mut self,
+        context: &mut ClientContext<C>,
+    ) -> Result<(), RequestError> {
         let Self { client, statements, .. } = self;
         loop {
             let progress = client.event(&mut ScriptHost { context, statements, calls: None });
@@ -688,26 +690,25 @@ impl<C: Connection> ScriptEvent<C> for ScriptClient {
         }
     }
 
+    /// Starts an event, or continues it after a sleep, until it sends a statement.
     #[inline]
-    fn begin(&mut self, context: &mut ClientContext<C>) -> Result<EventStep, RequestError>
-    where
-        C: NonBlockingConnection,
-    {
+    pub fn begin<C: NonBlockingConnection>(
+        &mut self,
+        context: &mut ClientContext<C>,
+    ) -> Result<EventStep, RequestError> {
         let Self { client, statements, .. } = self;
         let calls = Some(non_blocking_calls::<C>());
         let progress = client.event(&mut ScriptHost { context, statements, calls });
         step(progress, context)
     }
 
+    /// Continues an event after an answer.
     #[inline]
-    fn received(
+    pub fn received<C: NonBlockingConnection>(
         &mut self,
         context: &mut ClientContext<C>,
         answer: Result<Answer, Error>,
-    ) -> Result<EventStep, RequestError>
-    where
-        C: NonBlockingConnection,
-    {
+    ) -> Result<EventStep, RequestError> {
         let Self { client, statements, .. } = self;
         let calls = Some(non_blocking_calls::<C>());
         let host = &mut ScriptHost { context, statements, calls };
@@ -716,7 +717,8 @@ impl<C: Connection> ScriptEvent<C> for ScriptClient {
         step(progress, context)
     }
 
-    fn sleep_time(&self) -> Duration {
+    /// How long an event sleeps after [`EventStep::Asleep`].
+    pub fn sleep_time(&self) -> Duration {
         self.client.sleep_time()
     }
 }

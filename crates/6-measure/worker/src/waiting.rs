@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::client_context::ClientContext;
 use crate::error::RequestError;
+use crate::script::ScriptClient;
 
 /// How long a thread polls without receiving anything before it sleeps. The cost of waking it is
 /// small compared with such a statement, and a server that hangs does not keep a CPU busy.
@@ -30,38 +31,16 @@ pub(crate) trait Waiting<C> {
         params: &Params,
     ) -> Result<Answer, Error>;
 
-    /// Runs an event that sends its statements itself.
+    /// Runs an event of a script, which sends its statements itself.
     fn script_event(
         &mut self,
-        event: &mut impl ScriptEvent<C>,
+        script: &mut ScriptClient,
         context: &mut ClientContext<C>,
     ) -> Result<(), RequestError>;
 
     /// The part of the CPU time `cpu` of a thread that was used for polling, if the thread took
     /// `ticks` in all; `None` without polling.
     fn polling(&self, ticks: u64, cpu: Nanos) -> Option<Nanos>;
-}
-
-/// An event of a script, which sends its statements itself.
-pub(crate) trait ScriptEvent<C> {
-    fn run(&mut self, context: &mut ClientContext<C>) -> Result<(), RequestError>;
-
-    /// Starts it, or continues it after a sleep, until it sends a statement.
-    fn begin(&mut self, context: &mut ClientContext<C>) -> Result<EventStep, RequestError>
-    where
-        C: NonBlockingConnection;
-
-    /// Continues it after an answer.
-    fn received(
-        &mut self,
-        context: &mut ClientContext<C>,
-        answer: Result<Answer, Error>,
-    ) -> Result<EventStep, RequestError>
-    where
-        C: NonBlockingConnection;
-
-    /// How long it sleeps after [`EventStep::Asleep`].
-    fn sleep_time(&self) -> Duration;
 }
 
 /// How far an event came.
@@ -90,10 +69,10 @@ impl<C: Connection> Waiting<C> for Sleeping {
 
     fn script_event(
         &mut self,
-        event: &mut impl ScriptEvent<C>,
+        script: &mut ScriptClient,
         context: &mut ClientContext<C>,
     ) -> Result<(), RequestError> {
-        event.run(context)
+        script.run(context)
     }
 
     fn polling(&self, _: u64, _: Nanos) -> Option<Nanos> {
@@ -145,20 +124,20 @@ impl<C: NonBlockingConnection, T: TickSource> Waiting<C> for Polling<T> {
 
     fn script_event(
         &mut self,
-        event: &mut impl ScriptEvent<C>,
+        script: &mut ScriptClient,
         context: &mut ClientContext<C>,
     ) -> Result<(), RequestError> {
-        let mut step = event.begin(context)?;
+        let mut step = script.begin(context)?;
         loop {
             step = match step {
                 EventStep::Complete => return Ok(()),
                 EventStep::Waiting => {
                     let answer = self.receive(&mut context.connection);
-                    event.received(context, answer)?
+                    script.received(context, answer)?
                 }
                 EventStep::Asleep => {
-                    self.meter.sleep(event.sleep_time());
-                    event.begin(context)?
+                    self.meter.sleep(script.sleep_time());
+                    script.begin(context)?
                 }
             };
         }
