@@ -98,8 +98,6 @@ mod tests {
     struct Fake;
 
     impl TickSource for Fake {
-        const NAME: &'static str = "fake";
-
         fn is_reliable() -> bool {
             true
         }

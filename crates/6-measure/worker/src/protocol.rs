@@ -244,8 +244,6 @@ pub struct Opened {
     pub options: Vec<(String, String)>,
     /// The values in force of the settings that were named.
     pub in_force: Vec<ReportedSetting>,
-    /// The clock for response times of events.
-    pub ticks: String,
     /// Which counters are available; `None` if none were requested.
     pub counting: Option<Counting>,
 }

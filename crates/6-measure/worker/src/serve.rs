@@ -104,9 +104,9 @@ fn serve_engine<E: InsertEngine, D: ClientDriver<E::Connection>>(
     {
         return send(responses, &failed(error));
     }
-    let ticks = Ticks::choose(CALIBRATION);
     let driver = PhantomData::<D>;
-    ticks.run(Serving { engine, driver, monitor, open, ticks: ticks.name(), requests, responses })
+    let serving = Serving { engine, driver, monitor, open, requests, responses };
+    Ticks::choose(CALIBRATION).run(serving)
 }
 
 fn pin(cpus: &str) -> Result<(), RequestError> {
@@ -120,7 +120,6 @@ struct Serving<'a, E, D, R, W> {
     driver: PhantomData<D>,
     monitor: Option<ServerMonitor>,
     open: &'a Open,
-    ticks: &'static str,
     requests: &'a mut R,
     responses: &'a mut W,
 }
@@ -131,7 +130,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
     type Output = Result<(), ServeError>;
 
     fn run<T: TickSource>(self, calibration: Calibration) -> Self::Output {
-        let Self { engine, monitor, open, ticks, requests, responses, .. } = self;
+        let Self { engine, monitor, open, requests, responses, .. } = self;
         let others = open.more_schemas.iter().map(|schema| engine.in_schema(schema));
         let engines: Vec<E> = std::iter::once(engine.clone()).chain(others).collect();
         let clients = match connect::<E, D, T>(&engines, open, calibration) {
@@ -152,8 +151,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             Ok(reported) => reported,
             Err(error) => return send(responses, &failed(error)),
         };
-        let opened =
-            Opened { version, in_force, options: engine.options(), ticks: ticks.into(), counting };
+        let opened = Opened { version, in_force, options: engine.options(), counting };
         send(responses, &Response::Opened(opened))?;
         let insert = open.insert.as_ref().map(|plan| {
             let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
