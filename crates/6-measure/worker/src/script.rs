@@ -463,33 +463,22 @@ pub(crate) fn set_time<C: Connection>(
     }
 }
 
-/// An expression of the time of PostgreSQL.
-#[derive(Clone, Copy)]
-struct Time {
-    name: &'static str,
-    kind: &'static str,
-    /// Whether a precision may follow, as in `current_timestamp(3)`.
-    precise: bool,
-}
-
 /// The type of [`POSTGRESQL_NOW`].
 const TIMESTAMP: &str = "timestamptz";
 
-const TIMES: [Time; 9] = [
-    time("now()", TIMESTAMP, false),
-    time("transaction_timestamp()", TIMESTAMP, false),
-    time("statement_timestamp()", TIMESTAMP, false),
-    time("clock_timestamp()", TIMESTAMP, false),
-    time("current_timestamp", TIMESTAMP, true),
-    time("localtimestamp", "timestamp", true),
-    time("current_time", "timetz", true),
-    time("localtime", "time", true),
-    time("current_date", "date", false),
+/// The expressions of the time of PostgreSQL: name, type, and whether a precision may follow, as in
+/// `current_timestamp(3)`.
+const TIMES: [(&str, &str, bool); 9] = [
+    ("now()", TIMESTAMP, false),
+    ("transaction_timestamp()", TIMESTAMP, false),
+    ("statement_timestamp()", TIMESTAMP, false),
+    ("clock_timestamp()", TIMESTAMP, false),
+    ("current_timestamp", TIMESTAMP, true),
+    ("localtimestamp", "timestamp", true),
+    ("current_time", "timetz", true),
+    ("localtime", "time", true),
+    ("current_date", "date", false),
 ];
-
-const fn time(name: &'static str, kind: &'static str, precise: bool) -> Time {
-    Time { name, kind, precise }
-}
 
 /// SQL in which expressions of the time have the time of [`set_time`].
 pub(crate) fn with_fixed_time(sql: &[u8], driver: Driver) -> Cow<'_, [u8]> {
@@ -523,7 +512,7 @@ pub(crate) fn with_fixed_time(sql: &[u8], driver: Driver) -> Cow<'_, [u8]> {
 
 /// The length of the expression of the time at the start of the text, and the type that it has.
 fn time_at(text: &[u8]) -> Option<(usize, String)> {
-    TIMES.into_iter().find_map(|Time { name, kind, precise }| {
+    TIMES.into_iter().find_map(|(name, kind, precise)| {
         let (start, rest) = text.split_at_checked(name.len())?;
         let continues = !name.ends_with(')') && rest.first().copied().is_some_and(is_of_name);
         if !start.eq_ignore_ascii_case(name.as_bytes()) || continues {
