@@ -10,7 +10,7 @@ use dbdyno_types::{Counting, Counts, ServerUsage};
 use dbdyno_units::{Bytes, Nanos};
 
 use crate::meter::{Meter, MeterReading, covers};
-use crate::protocol::{StepUsage, StepUsages, TimedUsage};
+use crate::protocol::{StepReading, StepUsage, StepUsages, TimedUsage};
 
 /// Maximum number of times counters are reopened because they missed threads. Counts that do not
 /// cover the CPU time are unknown.
@@ -143,15 +143,30 @@ struct StepState {
 }
 
 impl StepMeter {
-    /// Starts a step. `family` are the server's processes, `data` is the directory of its files on this
-    /// machine; `None` if unknown.
-    pub fn start(family: Option<&mut ProcessTree>, data: Option<&Path>) -> Self {
+    /// Takes a reading in a step with its `meter`, which starts with the first one, for which all is unknown. `family` are
+    /// the server's processes, `data` is the directory of its files on this machine; `None` if unknown.
+    pub fn read(
+        meter: &mut Option<Self>,
+        reading: StepReading,
+        family: Option<&mut ProcessTree>,
+        data: Option<&Path>,
+    ) -> StepUsages {
+        match (reading, meter) {
+            (StepReading::Second, Some(meter)) => meter.second(family),
+            (StepReading::Start | StepReading::Second, meter) => {
+                *meter = Some(Self::start(family, data));
+                StepUsages::default()
+            }
+        }
+    }
+
+    fn start(family: Option<&mut ProcessTree>, data: Option<&Path>) -> Self {
         let device = data.and_then(BlockDevice::of);
         let first = StepState::take(family, device.as_ref());
         Self { data: data.map(Path::to_owned), device, last: first.clone(), first }
     }
 
-    pub fn second(&mut self, mut family: Option<&mut ProcessTree>) -> StepUsages {
+    fn second(&mut self, mut family: Option<&mut ProcessTree>) -> StepUsages {
         let now = StepState::take(family.as_deref_mut(), self.device.as_ref());
         let database = self.data.as_deref().and_then(size_on_storage);
         let resident = family.and_then(|family| family.resident());

@@ -260,12 +260,6 @@ impl Monitored {
 
     fn take_in_step(&mut self, reading: StepReading) -> StepUsages {
         let family = Some(self.monitor.family());
-        match (reading, &mut self.step) {
-            (StepReading::Second, Some(step)) => step.second(family),
-            (StepReading::Start | StepReading::Second, step) => {
-                *step = Some(StepMeter::start(family, self.data.as_deref()));
-                StepUsages::default()
-            }
-        }
+        StepMeter::read(&mut self.step, reading, family, self.data.as_deref())
     }
 }

@@ -262,13 +262,7 @@ impl<'a, W: Write> LocalSystem<'a, W> {
 impl<W: Write> StepLink for LocalSystem<'_, W> {
     fn read(&mut self, reading: StepReading) -> Result<StepUsages, RequestError> {
         let Self { family, data, meter, .. } = self;
-        Ok(match (reading, meter) {
-            (StepReading::Second, Some(meter)) => meter.second(family.as_deref_mut()),
-            (StepReading::Start | StepReading::Second, meter) => {
-                *meter = Some(StepMeter::start(family.as_deref_mut(), data.as_deref()));
-                StepUsages::default()
-            }
-        })
+        Ok(StepMeter::read(meter, reading, family.as_deref_mut(), data.as_deref()))
     }
 
     fn report(&mut self, second: Second) -> Result<(), RequestError> {
