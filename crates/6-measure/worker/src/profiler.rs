@@ -1,7 +1,7 @@
 //! Sampling of stacks in the timed part of slices.
 
 use std::collections::{BTreeSet, HashSet};
-use std::{fs, io};
+use std::io;
 
 use dbdyno_machine::{CpuSet, ProcessTree, ProcessTreeUsage};
 use dbdyno_profile::{Collector, ProfileError, Sampler};
@@ -103,11 +103,9 @@ fn numbers(cpus: &CpuSet) -> Vec<usize> {
 
 /// The threads of a process, its first one first; none if it has ended.
 fn threads_of(pid: u32) -> Vec<i32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    let mut threads: Vec<i32> = entries.filter_map(number).collect();
-    threads.sort_by_key(|thread| (*thread != pid.cast_signed(), *thread));
-    threads
+    let mut threads = dbdyno_machine::threads_of(pid).unwrap_or_default();
+    threads.sort_by_key(|thread| *thread != pid);
+    threads.into_iter().map(u32::cast_signed).collect()
 }
 
 #[cfg(test)]

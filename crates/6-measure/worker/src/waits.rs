@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 
-use dbdyno_machine::CpuSet;
+use dbdyno_machine::{CpuSet, threads_of};
 use dbdyno_profile::WaitSampler;
 use dbdyno_types::SliceMeasured;
 use dbdyno_types::profile::{SliceWaits, Waits};
@@ -66,10 +66,10 @@ impl WaitMeter {
 }
 
 fn threads_of_clients() -> HashSet<u32> {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let of_clients = threads.filter(|thread| {
-        let name = fs::read_to_string(thread.path().join("comm"));
+    let is_of_client = |thread: &u32| {
+        let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
         name.is_ok_and(|name| name.starts_with(CLIENTS))
-    });
-    of_clients.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect()
+    };
+    let threads = threads_of(std::process::id()).unwrap_or_default();
+    threads.into_iter().filter(is_of_client).collect()
 }
