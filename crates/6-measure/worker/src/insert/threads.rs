@@ -296,9 +296,8 @@ impl<'a, C: Connection> Writer<'a, C> {
     #[cold]
     fn complain(&mut self, affected: u64, rows: u32) {
         self.wrong += 1;
-        if self.complaint.is_none() {
-            self.complaint = Some(format!("an insert of {rows} rows inserted {affected}"));
-        }
+        let complaint = || format!("an insert of {rows} rows inserted {affected}");
+        self.complaint.get_or_insert_with(complaint);
     }
 
     /// Deletes as many of the oldest rows as were inserted. Returns the number of deleted rows.
@@ -518,10 +517,8 @@ impl<'a, C: Connection> Reader<'a, C> {
 #[cold]
 fn complain(measured: &mut StepMeasured, (fewest, most): (u64, u64), rows: u64) {
     measured.wrong += 1;
-    if measured.first_complaint.is_none() {
-        measured.first_complaint =
-            Some(format!("a query returned {rows} rows instead of {fewest} to {most}"));
-    }
+    let complaint = || format!("a query returned {rows} rows instead of {fewest} to {most}");
+    measured.first_complaint.get_or_insert_with(complaint);
 }
 
 #[cfg(test)]
