@@ -31,41 +31,20 @@ pub(crate) const LONGEST_PROFILE: usize = 8 << 20;
 pub const LOST_AFTER: Duration = Duration::from_secs(12);
 
 /// How long the answer to a request may take that only reads or prepares something.
-const QUICK: Duration = Duration::from_secs(5 * 60);
+const QUICK: Option<Duration> = Some(Duration::from_secs(5 * 60));
 
 /// How long any answer may take, such as that to a copy of data.
-const SLOW: Duration = Duration::from_secs(12 * 3_600);
+const SLOW: Option<Duration> = Some(Duration::from_secs(12 * 3_600));
 
-impl AnyRequest {
-    /// How long its answer may take; `None` if it has none.
-    pub(crate) const fn time_limit(&self) -> Option<Duration> {
-        match self {
-            Self::Heartbeat(_) | Self::LeadIn(_) | Self::End(_) => None,
-            Self::Time(_)
-            | Self::Machine(_)
-            | Self::FreeSpace(_)
-            | Self::OpenTree(_)
-            | Self::Put(_)
-            | Self::Listen(_)
-            | Self::Exists(_)
-            | Self::Find(_)
-            | Self::Watch(_)
-            | Self::Ended(_)
-            | Self::Read(_)
-            | Self::ReadStep(_)
-            | Self::StartStacks(_)
-            | Self::Stacks(_) => Some(QUICK),
-            _ => Some(SLOW),
-        }
-    }
-}
+/// Of a request without an answer, and of a heartbeat, whose answer nobody waits for.
+const NO_ANSWER: Option<Duration> = None;
 
 pub trait Request: Into<AnyRequest> {
     type Reply: Serialize + DeserializeOwned;
 }
 
 macro_rules! requests {
-    ($($(#[$doc:meta])* $name:ident($($field:ty),*) -> $reply:ty;)*) => {
+    ($($(#[$doc:meta])* $name:ident($($field:ty),*) -> $reply:ty, $limit:ident;)*) => {
         $(
             $(#[$doc])*
             #[derive(Debug, Serialize, Deserialize)]
@@ -88,75 +67,84 @@ macro_rules! requests {
         pub enum AnyRequest {
             $($name($name),)*
         }
+
+        impl AnyRequest {
+            /// How long its answer may take; `None` if it has none.
+            pub(crate) const fn time_limit(&self) -> Option<Duration> {
+                match self {
+                    $(Self::$name(_) => $limit,)*
+                }
+            }
+        }
     };
 }
 
 requests! {
     /// Create the directory for all data in this directory, or in `/var/tmp`, and tell its path; must be the first
     /// request.
-    Open(Option<PathBuf>) -> PathBuf;
+    Open(Option<PathBuf>) -> PathBuf, SLOW;
     /// Shows that dbdyno is there; answered by [`Answer::Alive`].
-    Heartbeat() -> ();
+    Heartbeat() -> (), NO_ANSWER;
     /// Tell the time in nanoseconds since 1970.
-    Time() -> u64;
+    Time() -> u64, QUICK;
     /// Tell the text of `/proc/cpuinfo`.
-    Machine() -> String;
+    Machine() -> String, QUICK;
     /// Tell the directory for data and the free space there; `None` if it is unknown.
-    FreeSpace() -> Option<(PathBuf, Bytes)>;
+    FreeSpace() -> Option<(PathBuf, Bytes)>, QUICK;
     /// Open the copy of a server's programs with this name: use it, or be ready to make it.
-    OpenTree(String) -> TreeState;
+    OpenTree(String) -> TreeState, QUICK;
     /// Tell what is missing in the copy, which has these entries: the numbers of the files that are not complete,
     /// each with the bytes that are there.
-    FillTree(Vec<TreeEntry>) -> Vec<(usize, u64)>;
+    FillTree(Vec<TreeEntry>) -> Vec<(usize, u64)>, SLOW;
     /// Write a part of a file.
-    Put(FilePart) -> ();
+    Put(FilePart) -> (), QUICK;
     /// Verify the copy and give it its name.
-    FinishTree() -> ();
+    FinishTree() -> (), SLOW;
     /// Find a program, and derive the settings of a server.
-    Plan(Box<PlanRequest>) -> Box<ServerPlan>;
+    Plan(Box<PlanRequest>) -> Box<ServerPlan>, SLOW;
     /// Listen at this address for this number of connections, to measure the network; tell the port.
-    Listen(IpAddr, u32) -> u16;
-    Exists(String) -> bool;
-    Initialise(Box<ServerPlan>, String) -> ();
-    Remove(String) -> ();
-    Copy(String, String) -> ();
-    Rename(String, String) -> ();
-    Start(Box<StartRequest>) -> Started;
+    Listen(IpAddr, u32) -> u16, QUICK;
+    Exists(String) -> bool, QUICK;
+    Initialise(Box<ServerPlan>, String) -> (), SLOW;
+    Remove(String) -> (), SLOW;
+    Copy(String, String) -> (), SLOW;
+    Rename(String, String) -> (), SLOW;
+    Start(Box<StartRequest>) -> Started, SLOW;
     /// Find the process of a server that somebody else started.
-    Find(ProcessSearch) -> ProcessFound;
+    Find(ProcessSearch) -> ProcessFound, QUICK;
     /// Prepare to read the usage of this process; with `true`, with counters of the CPU and the kernel. Tell its
     /// number for further requests, and which counters are available.
-    Watch(u32, bool) -> (u32, Option<Counting>);
+    Watch(u32, bool) -> (u32, Option<Counting>), QUICK;
     /// Start sampling a server for the live optimizer.
-    StartSampling(u32, ServerOptions) -> ();
+    StartSampling(u32, ServerOptions) -> (), SLOW;
     /// End sampling, and make code that counts; tell whether executions are to be counted.
-    EndSampling(u32) -> bool;
-    StartCounting(u32) -> ();
+    EndSampling(u32) -> bool, SLOW;
+    StartCounting(u32) -> (), SLOW;
     /// Wait for the end of counting.
-    EndCounting(u32) -> ();
+    EndCounting(u32) -> (), SLOW;
     /// Optimize with what was sampled and counted.
-    Optimize(u32) -> Box<OptimizedServer>;
+    Optimize(u32) -> Box<OptimizedServer>, SLOW;
     /// Optimize with these samples of another process, whose source has this description.
-    OptimizeBy(u32, ServerOptions, Box<Profile>, String) -> Box<OptimizedServer>;
+    OptimizeBy(u32, ServerOptions, Box<Profile>, String) -> Box<OptimizedServer>, SLOW;
     /// Tell how a server exited, if it has.
-    Ended(u32) -> Option<Failed>;
+    Ended(u32) -> Option<Failed>, QUICK;
     /// Read a server's usage.
-    Read(u32, Reading) -> Option<TimedUsage>;
+    Read(u32, Reading) -> Option<TimedUsage>, QUICK;
     /// Read the usage of a server and of its storage in a step of the insert benchmark; all unknown for its start, and
     /// for a server that is not known.
-    ReadStep(u32, StepReading) -> StepUsages;
+    ReadStep(u32, StepReading) -> StepUsages, QUICK;
     /// Prepare to sample the stacks of a server, with this number of samples per second and CPU.
-    StartStacks(u32, u32) -> ();
+    StartStacks(u32, u32) -> (), QUICK;
     /// Tell the profile of what was sampled of a server since the last of these requests.
-    Stacks(u32) -> Box<RawValue>;
+    Stacks(u32) -> Box<RawValue>, QUICK;
     /// Take a reading before a lead-in that follows without interruption; has no answer.
-    LeadIn(u32) -> ();
+    LeadIn(u32) -> (), NO_ANSWER;
     /// Stop a server cleanly.
-    Stop(u32) -> ();
+    Stop(u32) -> (), SLOW;
     /// Kill a server, or forget a process.
-    Kill(u32) -> ();
+    Kill(u32) -> (), SLOW;
     /// Remove everything, and exit; has no answer.
-    End() -> ();
+    End() -> (), NO_ANSWER;
 }
 
 /// An agent's answer to a request.
@@ -167,15 +155,6 @@ pub enum Answer<T> {
     Alive,
     Done(T),
     Failed(Failed),
-}
-
-impl<T> From<Result<T, Failed>> for Answer<T> {
-    fn from(result: Result<T, Failed>) -> Self {
-        match result {
-            Ok(reply) => Self::Done(reply),
-            Err(failed) => Self::Failed(failed),
-        }
-    }
 }
 
 impl Answer<()> {

@@ -26,7 +26,7 @@ const END_AFTER: Duration = Duration::from_secs(4);
 
 /// The line that answers a request.
 pub(super) fn answer<R: Request>(reply: Result<R::Reply, Failed>) -> io::Result<Vec<u8>> {
-    line_of(&Answer::from(reply))
+    line_of(&reply.map_or_else(Answer::Failed, Answer::Done))
 }
 
 /// Standard output, one answer per line.
