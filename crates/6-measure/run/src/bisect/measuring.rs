@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use dbdyno_builds::{BuildError, Fingerprint, ProblemKind};
-use dbdyno_results::{FailureRecord, ResultsError, RunDirectory, RunReader};
+use dbdyno_results::{FailureRecord, RunDirectory, RunReader};
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
 use jiff::{Timestamp, Unit};
@@ -15,19 +15,10 @@ use crate::building::build_candidates_in;
 use crate::error::RunError;
 use crate::instance::data;
 use crate::options::Options;
-use crate::plan::cases::{MicrobenchmarkCase, cases, slice_length};
 use crate::plan::stopping_rule::{Figures, StoppingRule};
 use crate::session::progress::{Outcome, Progress, RunEvent};
+use crate::session::resume::RunState;
 use crate::session::{continue_run, extend_run, start_run};
-
-/// How measuring a step ended.
-pub(crate) enum Measured<T> {
-    /// With a decision.
-    Decided(T, Figures),
-    /// Without one, although it was measured for the longest time.
-    Undecided(Figures),
-    Failed(String),
-}
 
 pub(crate) struct StepRun<'a> {
     pub directory: PathBuf,
@@ -54,58 +45,52 @@ impl StepRun<'_> {
         }
     }
 
-    /// Starts or resumes the run, and doubles its measuring time until `decide` has a decision.
+    /// Starts or resumes the run, and doubles its measuring time until `decide` has a decision. Returns that with the
+    /// figures, `None` if there is none after the longest time, or why the candidate in question failed.
     pub fn measure<T>(
         &self,
         decide: impl Fn(&Figures) -> Option<T>,
-    ) -> Result<Measured<T>, BisectError> {
-        if !self.exists() {
-            let text = format!(
-                "# A step of a bisect: other candidates and microbenchmarks than in this file.\n{}",
-                self.text
-            );
-            let started = start_run(self.experiment, &text, &self.directory, &self.options_now());
-            if let Some(reason) = self.failure_in(started)? {
-                return Ok(Measured::Failed(reason));
+    ) -> Result<Result<(Option<T>, Figures), String>, BisectError> {
+        let mut ended = match self.is_complete()? {
+            None => {
+                let text = format!(
+                    "# A step of a bisect: other candidates and microbenchmarks than in this file.\n{}",
+                    self.text
+                );
+                Some(start_run(self.experiment, &text, &self.directory, &self.options_now()))
             }
-        } else if !self.is_complete()? {
-            let continued = continue_run(&self.directory, &self.options_now());
-            if let Some(reason) = self.failure_in(continued)? {
-                return Ok(Measured::Failed(reason));
-            }
-        }
+            Some(false) => Some(continue_run(&self.directory, &self.options_now())),
+            Some(true) => None,
+        };
         loop {
+            if let Some(ended) = ended
+                && let Some(reason) = self.failure_in(ended)?
+            {
+                return Ok(Err(reason));
+            }
             let run = RunReader::open(&self.directory)?;
             let (failures, extensions) = (run.failures()?, run.extensions()?);
-            let figures = figures_of(&run, self.experiment)?;
+            let figures = RunState::read(&run, self.experiment)?.figures(self.experiment);
             drop(run);
             if let Some(failure) = failures.iter().find(|failure| failure.is_invalidating()) {
-                return self.failed(failure).map(Measured::Failed);
+                return self.failed(failure).map(Err);
             }
-            if let Some(decision) = decide(&figures) {
-                return Ok(Measured::Decided(decision, figures));
-            }
-            if extensions >= MOST_EXTENSIONS {
-                return Ok(Measured::Undecided(figures));
+            let decision = decide(&figures);
+            if decision.is_some() || extensions >= MOST_EXTENSIONS {
+                return Ok(Ok((decision, figures)));
             }
             let more: Nanos = figures.rules.iter().map(StoppingRule::time).sum();
             (self.options.progress)(RunEvent::Line(format!(
                 "  not decided yet: measuring {more} more"
             )));
-            let extended = extend_run(&self.directory, more, &self.options_now());
-            if let Some(reason) = self.failure_in(extended)? {
-                return Ok(Measured::Failed(reason));
-            }
+            ended = Some(extend_run(&self.directory, more, &self.options_now()));
         }
     }
 
-    fn exists(&self) -> bool {
-        RunReader::open(&self.directory).is_ok()
-    }
-
-    fn is_complete(&self) -> Result<bool, BisectError> {
-        let microbenchmarks = RunReader::open(&self.directory)?.microbenchmarks()?;
-        Ok(microbenchmarks.iter().all(|(_, done)| *done))
+    /// Whether the run is complete; `None` if there is none.
+    fn is_complete(&self) -> Result<Option<bool>, BisectError> {
+        let Ok(run) = RunReader::open(&self.directory) else { return Ok(None) };
+        Ok(Some(run.microbenchmarks()?.iter().all(|(_, done)| *done)))
     }
 
     /// Why the candidate in question failed; `None` if the run is complete.
@@ -144,17 +129,6 @@ impl StepRun<'_> {
     fn options_now(&self) -> Options<'_> {
         Options { now: now(), ..with_progress(self.options, self.options.progress) }
     }
-}
-
-fn figures_of(run: &RunReader, experiment: &Experiment) -> Result<Figures, ResultsError> {
-    let cases = cases(experiment);
-    let schedule = &experiment.schedule;
-    let rule = |(id, case): (u32, &MicrobenchmarkCase)| {
-        let slice = slice_length(schedule, &case.microbenchmark);
-        Ok(StoppingRule::of(&run.slices(id)?, schedule, slice))
-    };
-    let rules = (0..).zip(&cases).map(rule).collect::<Result<_, ResultsError>>()?;
-    Ok(Figures::of(cases, rules, &run.candidates()?))
 }
 
 /// The options of a step, with another receiver of events.

@@ -11,7 +11,7 @@ use dbdyno_types::Metric;
 
 use super::BisectError;
 use super::judgement::{BAD, FROM_MIDDLE, MIDPOINT, StepRatios, largest_difference};
-use super::measuring::{Measured, StepRun};
+use super::measuring::StepRun;
 use super::record::{
     BisectDirectory, BisectRecord, BisectResult, CommitRecord, FigureRecord, FoundRecord,
     RatioRecord, StepRecord, StepVerdict,
@@ -161,7 +161,7 @@ impl Bisect<'_> {
         let commits = [(NAMES[0], good.commit.as_str()), (NAMES[1], bad.commit.as_str())];
         let experiment = self.subject.at(&commits, request.microbenchmark.as_deref());
         let run = self.run_of(ENDS, &experiment, None);
-        let builds = run.build()?.map_err(|reason| failed(NAMES[1], reason))?;
+        let builds = run.build()?.map_err(|reason| failed(NAMES[1], &reason))?;
         if let [good, bad, ..] = builds[..]
             && good == bad
         {
@@ -181,15 +181,13 @@ impl Bisect<'_> {
                 .collect();
             largest_difference(&rows)
         })?;
-        let figure = match measured {
-            Measured::Decided(case, figures) => figure_of(&figures, case),
-            Measured::Undecided(figures) => {
-                let all = (0..figures.cases.len()).filter_map(|case| figure_of(&figures, case));
-                return Err(Halt::Result(BisectResult::NoDifference { figures: all.collect() }));
-            }
-            Measured::Failed(reason) => return Err(failed(NAMES[1], reason)),
+        let (case, figures) = measured.map_err(|reason| failed(NAMES[1], &reason))?;
+        let Some(case) = case else {
+            let all = (0..figures.cases.len()).filter_map(|case| figure_of(&figures, case));
+            return Err(Halt::Result(BisectResult::NoDifference { figures: all.collect() }));
         };
-        let figure = figure.ok_or_else(|| failed(NAMES[1], TOO_FEW_BLOCKS.to_owned()))?;
+        let figure = figure_of(&figures, case);
+        let figure = figure.ok_or_else(|| failed(NAMES[1], TOO_FEW_BLOCKS))?;
         self.report(format!(
             "  {} of bad, by {}: {}",
             figure.microbenchmark,
@@ -256,11 +254,8 @@ impl Bisect<'_> {
             ratios.verdict(bad)
         })?;
         let (verdict, figures) = match measured {
-            Measured::Decided(verdict, figures) => (verdict, figures),
-            Measured::Undecided(figures) => (StepVerdict::Undecided, figures),
-            Measured::Failed(reason) => {
-                return Ok(not_measured(StepVerdict::Skipped, build, reason));
-            }
+            Ok((verdict, figures)) => (verdict.unwrap_or(StepVerdict::Undecided), figures),
+            Err(reason) => return Ok(not_measured(StepVerdict::Skipped, build, reason)),
         };
         let noise_floor = figures.noise_floor(0, metric);
         let ratio = |estimate| RatioRecord::new(&estimate, noise_floor);
@@ -351,20 +346,17 @@ impl Bisect<'_> {
             Experiment { profile, ..self.subject.at(&commits, Some(&judged.microbenchmark)) };
         let metric = judged.metric;
         let run = self.run_of(directory, &experiment, None);
-        run.build()?.map_err(|reason| failed(commit.short(), reason))?;
+        run.build()?.map_err(|reason| failed(commit.short(), &reason))?;
         let measured = run.measure(|figures| {
             let estimate = figures.estimate(0, metric, BAD)?;
             let side = estimate.difference(figures.noise_floor(0, metric))?;
             Some(side == judged.bad)
         })?;
-        let (differs, figures) = match measured {
-            Measured::Decided(differs, figures) => (differs, figures),
-            Measured::Undecided(figures) => (false, figures),
-            Measured::Failed(reason) => return Err(failed(commit.short(), reason)),
-        };
+        let (differs, figures) = measured.map_err(|reason| failed(commit.short(), &reason))?;
         let estimate = figures.estimate(0, metric, BAD);
-        let estimate = estimate.ok_or_else(|| failed(commit.short(), TOO_FEW_BLOCKS.to_owned()))?;
-        Ok((RatioRecord::new(&estimate, figures.noise_floor(0, metric)), differs))
+        let estimate = estimate.ok_or_else(|| failed(commit.short(), TOO_FEW_BLOCKS))?;
+        let relative = RatioRecord::new(&estimate, figures.noise_floor(0, metric));
+        Ok((relative, differs.unwrap_or(false)))
     }
 
     /// The verdict on a midpoint that is the same build as good, as bad, or as a commit that was measured, and
@@ -408,9 +400,8 @@ impl Bisect<'_> {
 
 const TOO_FEW_BLOCKS: &str = "there are too few blocks for an interval";
 
-fn failed(candidate: &str, reason: String) -> Halt {
-    let (candidate, at) = (candidate.to_owned(), "its measurement".to_owned());
-    Halt::Error(BisectError::of_candidate(&candidate, &at, &reason))
+fn failed(candidate: &str, reason: &str) -> Halt {
+    Halt::Error(BisectError::of_candidate(candidate, "its measurement", reason))
 }
 
 /// The figure of bad in a microbenchmark; `None` with too few blocks.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dbdyno_results::{
     CandidateRecord, ExtensionRecord, InsertStepRecord, OriginRecord, ResultsError, Role,
-    RunWriter, Warning,
+    RunReader, RunWriter, Warning,
 };
 use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::Nanos;
@@ -157,7 +157,7 @@ pub(super) fn plan_extension(
                       `repeats`";
         return Err(not_extendable(path, reason));
     }
-    let state = RunState::read(results, experiment)?;
+    let state = RunState::read(&results.reader()?, experiment)?;
     if !state.is_complete(experiment) {
         let reason = format!(
             "it is not complete; first resume it with: dbdyno run --resume {}",
@@ -173,15 +173,12 @@ pub(super) fn plan_extension(
     if candidates.is_empty() {
         candidates = numbers(Role::Control);
     }
-    let cases = cases(experiment);
+    let figures = state.figures(experiment);
     let instances = instance_count(experiment) as u64;
-    let block = |slice: Nanos| slice.times(instances);
-    let shortest: Vec<Nanos> = cases
-        .iter()
-        .map(|case| block(slice_length(&experiment.schedule, &case.microbenchmark)))
-        .collect();
-    let rules = state.histories.into_iter().map(|history| history.rule).collect();
-    let figures = Figures::of(cases, rules, &state.candidates);
+    let block = |case: &MicrobenchmarkCase| {
+        slice_length(&experiment.schedule, &case.microbenchmark).times(instances)
+    };
+    let shortest: Vec<Nanos> = figures.cases.iter().map(block).collect();
     let measured = Measured { figures, candidates: &candidates, shortest: &shortest };
     Extension::plan(more, &measured).map_err(|reason| not_extendable(path, reason))
 }
@@ -207,7 +204,7 @@ impl Session<'_> {
 
 /// The state of the run: read from the run directory when a session starts, and from then on
 /// updated with what the session stores.
-pub(super) struct RunState {
+pub(crate) struct RunState {
     pub done: Vec<bool>,
     pub histories: Vec<SliceHistory>,
     /// The microbenchmark that earlier sessions measured last.
@@ -220,8 +217,7 @@ pub(super) struct RunState {
 
 impl RunState {
     /// Reads what earlier sessions stored.
-    pub fn read(results: &RunWriter, experiment: &Experiment) -> Result<Self, ResultsError> {
-        let reader = results.reader()?;
+    pub fn read(reader: &RunReader, experiment: &Experiment) -> Result<Self, ResultsError> {
         let instances = instance_count(experiment);
         let done: Vec<bool> = reader.microbenchmarks()?.into_iter().map(|(_, done)| done).collect();
         let schedule = &experiment.schedule;
@@ -242,6 +238,11 @@ impl RunState {
         };
         state.set_goals(&reader.extension()?.unwrap_or_default());
         Ok(state)
+    }
+
+    pub fn figures(self, experiment: &Experiment) -> Figures {
+        let rules = self.histories.into_iter().map(|history| history.rule).collect();
+        Figures::of(cases(experiment), rules, &self.candidates)
     }
 
     pub fn begin(&mut self, extension: &ExtensionRecord) {

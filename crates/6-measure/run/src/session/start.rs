@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
             ..SessionRecord::default()
         };
         recorder.results.start_session(&record)?;
-        let state = RunState::read(&recorder.results, experiment)?;
+        let state = RunState::read(&recorder.results.reader()?, experiment)?;
         Ok(Self {
             experiment,
             options,
