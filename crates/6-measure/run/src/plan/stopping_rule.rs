@@ -132,43 +132,11 @@ impl StoppingRule {
 
     /// The relative QPS of a candidate so far; `None` with too few blocks.
     pub fn estimate(&self, candidate: u32) -> Option<Estimate> {
-        restarts_with_interval(&paired_ratios(&self.points, candidate, 0), Some(self.planned))
+        self.interval(&paired_ratios(&self.points, candidate, 0))
     }
 
-    /// The ratio of a candidate to the baseline so far. CPU time is that per statement, without what
-    /// servers do in the background between slices; `None` with too few blocks, or if it is unknown.
-    /// `is_server` is by candidate.
-    pub fn estimate_of(
-        &self,
-        metric: Metric,
-        candidate: u32,
-        is_server: &[bool],
-    ) -> Option<Estimate> {
-        let points = self.points_of(metric, is_server);
-        restarts_with_interval(&paired_ratios(&points, candidate, 0), Some(self.planned))
-    }
-
-    /// A contrast of several candidates so far; `None` as with [`Self::estimate_of`].
-    pub fn contrast_of(
-        &self,
-        metric: Metric,
-        weights: &[Weight],
-        is_server: &[bool],
-    ) -> Option<Estimate> {
-        let points = self.points_of(metric, is_server);
-        restarts_with_interval(&contrast(&points, weights), Some(self.planned))
-    }
-
-    fn points_of(&self, metric: Metric, is_server: &[bool]) -> Cow<'_, [Point]> {
-        let is_server = |point: &&Point| is_server.get(point.candidate as usize) == Some(&true);
-        match metric {
-            Metric::Qps => Cow::Borrowed(&self.points),
-            Metric::Cpu => {
-                let servers = self.server_cpu.iter().filter(is_server);
-                let workers = self.worker_cpu.iter().filter(|point| !is_server(point));
-                Cow::Owned(servers.chain(workers).copied().collect())
-            }
-        }
+    fn interval(&self, ratios: &[Vec<f64>]) -> Option<Estimate> {
+        restarts_with_interval(ratios, Some(self.planned))
     }
 
     /// Whether there are enough blocks, for this restart or for the microbenchmark.
@@ -266,14 +234,32 @@ impl Figures {
         Self { cases, rules, is_server, control: control.map(|number| number as u32) }
     }
 
-    /// The ratio of a candidate to the baseline; `None` with too few blocks.
+    /// The ratio of a candidate to the baseline so far. CPU time is that per statement, without what
+    /// servers do in the background between slices; `None` with too few blocks, or if it is unknown.
     pub fn estimate(&self, case: usize, metric: Metric, candidate: u32) -> Option<Estimate> {
-        self.rules[case].estimate_of(metric, candidate, &self.is_server)
+        self.rules[case].interval(&paired_ratios(&self.points(case, metric), candidate, 0))
     }
 
-    /// A contrast of candidates; `None` with too few blocks.
+    /// A contrast of candidates so far; `None` as with [`Self::estimate`].
     pub fn contrast(&self, case: usize, metric: Metric, weights: &[Weight]) -> Option<Estimate> {
-        self.rules[case].contrast_of(metric, weights, &self.is_server)
+        self.rules[case].interval(&contrast(&self.points(case, metric), weights))
+    }
+
+    fn points(&self, case: usize, metric: Metric) -> Cow<'_, [Point]> {
+        let StoppingRule { points, server_cpu, worker_cpu, .. } = &self.rules[case];
+        let is_server = |point: &&Point| self.is_on_server(point.candidate);
+        match metric {
+            Metric::Qps => Cow::Borrowed(points),
+            Metric::Cpu => {
+                let servers = server_cpu.iter().filter(is_server);
+                let workers = worker_cpu.iter().filter(|point| !is_server(point));
+                Cow::Owned(servers.chain(workers).copied().collect())
+            }
+        }
+    }
+
+    fn is_on_server(&self, candidate: u32) -> bool {
+        self.is_server.get(candidate as usize) == Some(&true)
     }
 
     /// The ratio of the control to the baseline; `None` with too few blocks.
@@ -283,8 +269,7 @@ impl Figures {
 
     /// The metric to trust for a candidate.
     pub fn trusted_metric(&self, case: usize, candidate: u32) -> Metric {
-        let is_server = |number: u32| self.is_server.get(number as usize) == Some(&true);
-        let on_server = is_server(0) || is_server(candidate);
+        let on_server = self.is_on_server(0) || self.is_on_server(candidate);
         let cpu_is_known = || self.estimate(case, Metric::Cpu, candidate).is_some();
         let MicrobenchmarkCase { microbenchmark, clients } = &self.cases[case];
         let writes = microbenchmark.writes();
