@@ -1,6 +1,7 @@
 //! Whether this machine and the existing servers are ready for a run: for `dbdyno check`.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 
 use dbdyno_builds::{Bolt, Compiler, Release, SourceOrigin, check_compiler};
@@ -54,15 +55,12 @@ impl Readiness {
     /// Call it on the main thread: workers end with the thread that started them.
     pub fn of(experiment: &Experiment, run: &Path, worker: &WorkerProgram) -> Self {
         let mut readiness = Self::default();
-        match divide_cpus(experiment).and_then(|cpus| WaitChoice::of(experiment, &cpus)) {
-            Ok(Some(choice)) => readiness.add("client wait", choice.description()),
-            Ok(None) => {}
-            Err(error) => readiness.problems.push(error.to_string()),
+        let choice = divide_cpus(experiment).and_then(|cpus| WaitChoice::of(experiment, &cpus));
+        if let Some(choice) = readiness.or_problem(choice).flatten() {
+            readiness.add("client wait", choice.description());
         }
         let hosts = readiness.hosts(experiment, worker);
-        if let Err(error) = check_platform(experiment) {
-            readiness.problems.push(error.to_string());
-        }
+        readiness.or_problem(check_platform(experiment));
         let mut compilers = BTreeMap::new();
         let (mut programs, mut resolved) = (Vec::new(), Vec::new());
         for candidate in &experiment.candidates {
@@ -72,10 +70,9 @@ impl Readiness {
                         .entry(&build.compiler)
                         .or_insert_with(|| readiness.compiler(&build.compiler));
                     readiness.build(candidate, build, compiler.as_ref());
-                    if let System::Private(server) = system
-                        && let Err(error) = check_settings(server.system, &server.configuration)
-                    {
-                        readiness.problem(&candidate.name, error);
+                    if let System::Private(server) = system {
+                        let checked = check_settings(server.system, &server.configuration);
+                        readiness.or_problem_of(&candidate.name, checked);
                     }
                 }
                 (None, System::Private(_)) => {
@@ -98,10 +95,8 @@ impl Readiness {
         readiness.warn(warning_of_permission(experiment).into_iter().collect());
         // Settings of compiled and existing servers are compared in a run only.
         if resolved.len() == all {
-            match in_force::planned(&resolved) {
-                Ok(warnings) => readiness.warn(warnings),
-                Err(error) => readiness.problems.push(error.to_string()),
-            }
+            let warnings = readiness.or_problem(in_force::planned(&resolved));
+            readiness.warn(warnings.unwrap_or_default());
         }
         let programs = in_force::by_value(programs.into_iter()).into_iter();
         readiness.found.extend(programs.map(|(program, of)| found(program, &of, all)));
@@ -120,56 +115,46 @@ impl Readiness {
         }
     }
 
-    fn problem(&mut self, candidate: &str, what: impl std::fmt::Display) {
-        self.problems.push(format!("candidate {candidate}: {what}"));
+    /// The value; an error is a problem.
+    fn or_problem<T>(&mut self, found: Result<T, impl Display>) -> Option<T> {
+        found.map_err(|error| self.problems.push(error.to_string())).ok()
+    }
+
+    /// The same for a candidate.
+    fn or_problem_of<T>(&mut self, candidate: &str, found: Result<T, impl Display>) -> Option<T> {
+        self.or_problem(found.map_err(|error| format!("candidate {candidate}: {error}")))
     }
 
     /// Logs in to the hosts of servers; `None` if that failed.
     fn hosts(&mut self, experiment: &Experiment, worker: &WorkerProgram) -> Option<Hosts> {
-        match Hosts::connect(experiment, worker, None) {
-            Ok(hosts) => {
-                self.found.extend(hosts.rows());
-                self.disk_on_hosts(experiment, &hosts);
-                Some(hosts)
-            }
-            Err(error) => {
-                self.problems.push(error.to_string());
-                None
-            }
-        }
+        let hosts = self.or_problem(Hosts::connect(experiment, worker, None))?;
+        self.found.extend(hosts.rows());
+        let spaces = self.or_problem(space_on_hosts(experiment, hosts.all()));
+        spaces.iter().flatten().for_each(|space| self.space(space));
+        Some(hosts)
     }
 
     /// The compiler, if it can be used.
     fn compiler(&mut self, name: &str) -> Option<Compiler> {
-        let found = Compiler::find(name);
-        match &found {
-            Ok(compiler) => self.add(name, compiler.to_string()),
-            Err(error) => self.problems.push(error.to_string()),
-        }
-        found.ok()
+        let compiler = self.or_problem(Compiler::find(name))?;
+        self.add(name, compiler.to_string());
+        Some(compiler)
     }
 
     /// The parts of a build that are on this machine. Sources that are to be fetched are not looked for.
     fn build(&mut self, candidate: &Candidate, build: &Build, compiler: Option<&Compiler>) {
-        if let SourceOrigin::Path(path) = &build.source
-            && !path.is_dir()
-        {
-            self.problem(
-                &candidate.name,
-                format!("there is no source directory {}", path.display()),
-            );
+        if let SourceOrigin::Path(path) = &build.source {
+            let missing = || format!("there is no source directory {}", path.display());
+            let found = path.is_dir().then_some(()).ok_or_else(missing);
+            self.or_problem_of(&candidate.name, found);
         }
         let Ok(variant) = build.resolved_variant() else { return };
-        if let Some(compiler) = compiler
-            && let Err(error) = check_compiler(compiler, &variant, &build.flags)
-        {
-            self.problem(&candidate.name, error);
+        if let Some(compiler) = compiler {
+            let checked = check_compiler(compiler, &variant, &build.flags);
+            self.or_problem_of(&candidate.name, checked);
         }
-        if variant.bolt
-            && build.bolt
-            && let Err(error) = Bolt::find()
-        {
-            self.problem(&candidate.name, error);
+        if variant.bolt && build.bolt {
+            self.or_problem_of(&candidate.name, Bolt::find());
         }
     }
 
@@ -230,13 +215,7 @@ impl Readiness {
         // A run that does not exist: all schemas belong to others.
         let nobody = RunIdentity::new(RunId::from_random([0; 16]), "", "");
         for (name, checked) in check_all(experiment, worker, &nobody) {
-            let version = match checked {
-                Ok(version) => version,
-                Err(error) => {
-                    self.problem(&name, error);
-                    continue;
-                }
-            };
+            let Some(version) = self.or_problem_of(&name, checked) else { continue };
             // The control is on the baseline's server.
             let candidate = experiment.candidates.iter().find(|one| one.name == name);
             let Some(System::Existing(server)) = candidate.map(|one| &one.system) else { continue };
@@ -252,21 +231,10 @@ impl Readiness {
                 _ if server.host.is_some() => continue,
                 _ => describe_process(server),
             };
-            match described {
-                Ok(process) => {
-                    let title = server.system.of_version(&version).title();
-                    let address = &server.target.address;
-                    self.add(&name, format!("{title} {version} at {address}, {process}"));
-                }
-                Err(reason) => self.problem(&name, reason),
-            }
-        }
-    }
-
-    fn disk_on_hosts(&mut self, experiment: &Experiment, hosts: &Hosts) {
-        match space_on_hosts(experiment, hosts.all()) {
-            Ok(spaces) => spaces.iter().for_each(|space| self.space(space)),
-            Err(error) => self.problems.push(error.to_string()),
+            let Some(process) = self.or_problem_of(&name, described) else { continue };
+            let title = server.system.of_version(&version).title();
+            let address = &server.target.address;
+            self.add(&name, format!("{title} {version} at {address}, {process}"));
         }
     }
 
@@ -283,9 +251,7 @@ impl Readiness {
         let label = host.as_ref().map(|host| format!("disk on {host}"));
         let text = format!("about {needed} needed, {free} free in {}", path.display());
         self.add(label.as_deref().unwrap_or("disk"), text);
-        if let Err(error) = space.check() {
-            self.problems.push(error.to_string());
-        }
+        self.or_problem(space.check());
     }
 }
 
