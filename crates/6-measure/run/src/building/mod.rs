@@ -121,7 +121,7 @@ impl<'a> BuildPipeline<'a> {
         cache: Option<PathBuf>,
         trainer: &'a PgoTrainer<'a>,
     ) -> Result<Self, RunError> {
-        let (cancel, progress) = (trainer.cancel, trainer.progress);
+        let (cancel, progress) = (&trainer.worker.cancel, trainer.progress);
         let custom_cache = cache.as_ref().map(|cache| cache.display().to_string());
         let cache = CacheDir::chosen_or_default(cache.as_deref())?;
         let mut builder = Builder::new(cache.clone());
@@ -272,7 +272,7 @@ impl<'a> BuildPipeline<'a> {
     fn hold(&self, build: &Build) {
         let base = build.bolt.as_ref().map(|bolt| bolt.base);
         for fingerprint in iter::once(build.fingerprint).chain(base) {
-            let held = self.cache.lease(&fingerprint, self.trainer.cancel);
+            let held = self.cache.lease(&fingerprint, &self.trainer.worker.cancel);
             self.held.borrow_mut().extend(held.ok().flatten());
         }
     }
@@ -390,7 +390,7 @@ impl Auditor<'_> {
             let line = format!("auditing {candidate}: {} of {} files read", read.done, read.of);
             (self.trainer.progress)(RunEvent::Stage(line));
         };
-        let audit = audit_of(&self.cache, build, self.trainer.cancel, &watch)
+        let audit = audit_of(&self.cache, build, &self.trainer.worker.cancel, &watch)
             .map_err(|source| RunError::audit(candidate, &source))?;
         self.known.borrow_mut().insert(build.fingerprint, audit.clone());
         Ok(audit)
@@ -493,7 +493,6 @@ pub(crate) fn build_candidates_in(
         directory: scratch.0.clone(),
         worker: &options.worker,
         cpus: divide_cpus(experiment)?,
-        cancel: &options.worker.cancel,
         progress: options.progress,
     };
     let candidates: Vec<&Candidate> = experiment.candidates.iter().collect();

@@ -25,7 +25,7 @@ pub(crate) fn resolve_all(
     let others = experiment.candidates.iter().filter(|candidate| candidate.name != baseline.name);
     let candidates: Vec<&Candidate> = std::iter::once(baseline).chain(others).collect();
     // First, so that a missing program is reported before anything is compiled.
-    let (cancel, progress) = (trainer.cancel, trainer.progress);
+    let (cancel, progress) = (&trainer.worker.cancel, trainer.progress);
     let copying = Copying { progress, cancel };
     let releases = obtain_all(&candidates, cache.as_deref(), cancel, progress)?;
     let servers = server_plan::find(experiment, &candidates, &releases, hosts, copying)?;

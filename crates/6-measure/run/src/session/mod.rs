@@ -189,7 +189,6 @@ impl<'a> Session<'a> {
             directory: self.recorder.results.directory().clone(),
             worker: &options.worker,
             cpus: self.cpus.clone(),
-            cancel: &options.worker.cancel,
             progress: options.progress,
         };
         let hosts = self.connect_hosts()?;

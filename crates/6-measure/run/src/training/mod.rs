@@ -8,8 +8,7 @@
 pub(crate) mod live;
 pub(crate) mod sampling;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use dbdyno_builds::{
     Bolt, Build, BuildError, CachedBoltProfile, Lookup, Profile, ProfileWriter, Profiles,
@@ -42,7 +41,6 @@ pub(crate) struct PgoTrainer<'a> {
     pub directory: RunDirectory,
     pub worker: &'a WorkerProgram,
     pub cpus: CpuAssignment,
-    pub cancel: &'a Arc<AtomicBool>,
     pub progress: Progress<'a>,
 }
 
@@ -69,13 +67,6 @@ impl TrainingTarget<'_> {
     }
 }
 
-/// How an instrumented program writes its counts.
-struct CountCollection<'a> {
-    environment: Vec<(String, String)>,
-    /// Discards the counts so far.
-    discard: &'a dyn Fn() -> Result<(), BuildError>,
-}
-
 impl PgoTrainer<'_> {
     /// The profile for the candidate's compiler, from the cache or newly collected: with an
     /// instrumented build, or with `tools` from samples.
@@ -88,8 +79,9 @@ impl PgoTrainer<'_> {
         let name = &target.candidate.name;
         let trained_on = self.trained_on(target, "");
         let waiting = || self.say_waiting(name);
-        let found = profiles.lookup(target.build, &trained_on, self.cancel, &waiting);
-        let lock = match found.map_err(|error| target.failed(error))? {
+        let failed = |error| target.failed(error);
+        let found = profiles.lookup(target.build, &trained_on, &self.worker.cancel, &waiting);
+        let lock = match found.map_err(failed)? {
             Lookup::Found(profile) => return Ok(profile),
             Lookup::Missing(lock) => lock,
             Lookup::Cancelled => return Err(target.cancelled()),
@@ -97,22 +89,16 @@ impl PgoTrainer<'_> {
         let trained_on = trained_on.words;
         let Some(tools) = tools else {
             self.say(format!("training {name} on {trained_on}"));
-            let collecting = lock.begin(target.build, writer(target)?);
-            let collecting = collecting.map_err(|error| target.failed(error))?;
-            let environment = collecting.environment();
-            self.count(
-                target,
-                &CountCollection { environment, discard: &|| collecting.discard() },
-            )?;
-            return collecting.finish().map_err(|error| target.failed(error));
+            let collecting = lock.begin(target.build, writer(target)?).map_err(failed)?;
+            self.count(target, collecting.environment(), &|| collecting.discard())?;
+            return collecting.finish().map_err(failed);
         };
         self.say(format!("sampling {name}, trained on {trained_on}"));
         let code = self.sample(target)?.executed(target.build);
         let code = code.map_err(|error| target.not_sampled(error))?;
         let samples: u64 = code.iter().map(|code| code.samples).sum();
         self.say(format!("making a profile of {samples} samples of {name}"));
-        let kept = lock.store_samples(target.build, &code, tools);
-        kept.map_err(|error| target.failed(error))
+        lock.store_samples(target.build, &code, tools).map_err(failed)
     }
 
     /// The profile for BOLT, from the cache or newly collected: with a copy of the build that BOLT
@@ -127,8 +113,10 @@ impl PgoTrainer<'_> {
         let name = &target.candidate.name;
         let trained_on = self.trained_on(target, if by_samples { ", sampled" } else { "" });
         let waiting = || self.say_waiting(name);
-        let found = profiles.lookup_bolt(target.build, bolt, &trained_on, self.cancel, &waiting);
-        let lock = match found.map_err(|error| target.failed(error))? {
+        let failed = |error| target.failed(error);
+        let cancel = &self.worker.cancel;
+        let found = profiles.lookup_bolt(target.build, bolt, &trained_on, cancel, &waiting);
+        let lock = match found.map_err(failed)? {
             Lookup::Found(profile) => return Ok(profile),
             Lookup::Missing(lock) => lock,
             Lookup::Cancelled => return Err(target.cancelled()),
@@ -139,37 +127,37 @@ impl PgoTrainer<'_> {
             let sampled = self.sample(target)?.for_bolt(target.build);
             let sampled = sampled.map_err(|error| target.not_sampled(error))?;
             self.say(format!("giving BOLT {} samples of {name}", sampled.samples));
-            let kept = lock.store_bolt_samples(target.build, bolt, &sampled, self.cancel);
-            return kept.map_err(|error| target.failed(error))?.ok_or_else(|| target.cancelled());
+            let kept = lock.store_bolt_samples(target.build, bolt, &sampled, cancel);
+            return kept.map_err(failed)?.ok_or_else(|| target.cancelled());
         }
         self.say(format!("instrumenting {name} with BOLT"));
-        let collecting = lock.begin_bolt(target.build, bolt, writer(target)?, self.cancel);
-        let collecting = collecting.map_err(|error| target.failed(error))?;
-        let collecting = collecting.ok_or_else(|| target.cancelled())?;
+        let collecting = lock.begin_bolt(target.build, bolt, writer(target)?, cancel);
+        let collecting = collecting.map_err(failed)?.ok_or_else(|| target.cancelled())?;
         self.say(format!("training {name} for BOLT on {trained_on}"));
         let instrumented = TrainingTarget { build: collecting.instrumented(), ..*target };
-        let (environment, discard) = (Vec::new(), &|| collecting.discard());
-        self.count(&instrumented, &CountCollection { environment, discard })?;
-        collecting.finish().map_err(|error| target.failed(error))
+        self.count(&instrumented, Vec::new(), &|| collecting.discard())?;
+        collecting.finish().map_err(failed)
     }
 
     fn say(&self, line: String) {
         (self.progress)(RunEvent::Stage(line));
     }
 
-    /// Trains an instrumented build, which writes its counts.
+    /// Trains an instrumented build, which writes its counts. `discard` discards those so far.
     fn count(
         &self,
         target: &TrainingTarget<'_>,
-        counting: &CountCollection<'_>,
+        environment: Vec<(String, String)>,
+        discard: &dyn Fn() -> Result<(), BuildError>,
     ) -> Result<(), RunError> {
-        self.train(target, counting, |instance, clients| self.run_all(target, clients, instance))
+        self.train(target, environment, discard, |instance, clients| {
+            self.run_all(target, clients, instance)
+        })
     }
 
     /// Samples a build while it is trained.
     fn sample(&self, target: &TrainingTarget<'_>) -> Result<ProcessSamples, RunError> {
-        let nothing = CountCollection { environment: Vec::new(), discard: &|| Ok(()) };
-        let sampled = self.train(target, &nothing, |instance, clients| {
+        let sampled = self.train(target, Vec::new(), &|| Ok(()), |instance, clients| {
             let process = instance.process()?;
             sampling::sample_while(process, || self.run_all(target, clients, instance))
         });
@@ -182,7 +170,7 @@ impl PgoTrainer<'_> {
         let mut experiment = self.experiment.clone();
         experiment.workload.microbenchmarks.clone_from(&training.microbenchmarks);
         experiment.workload.rows = experiment.workload.rows.min(MAX_ROWS);
-        script_data::assign(&mut experiment, self.cancel, self.progress)?;
+        script_data::assign(&mut experiment, &self.worker.cancel, self.progress)?;
         Ok(experiment)
     }
 
@@ -219,11 +207,11 @@ impl PgoTrainer<'_> {
     fn train<T>(
         &self,
         target: &TrainingTarget<'_>,
-        counting: &CountCollection<'_>,
+        environment: Vec<(String, String)>,
+        discard: &dyn Fn() -> Result<(), BuildError>,
         work: impl FnOnce(&mut Instance, u32) -> Result<T, WorkerError>,
     ) -> Result<T, RunError> {
         let TrainingTarget { candidate, training, build } = *target;
-        let environment = counting.environment.clone();
         let experiment = self.training_experiment(training)?;
         let deployment = match &candidate.system {
             System::Private(_) => {
@@ -252,7 +240,7 @@ impl PgoTrainer<'_> {
         };
         let location = context.data_location(&resolved, &name);
         location.remove()?;
-        let discard = || (counting.discard)().map_err(|error| target.failed(error));
+        let discard = || discard().map_err(|error| target.failed(error));
         // The version query was counted, too.
         discard()?;
         data::load(&context, &resolved, &location)?;
@@ -277,7 +265,7 @@ impl PgoTrainer<'_> {
     ) -> Result<(), WorkerError> {
         let Training { microbenchmarks, time, .. } = target.training;
         for (position, microbenchmark) in (0..).zip(microbenchmarks) {
-            if self.cancel.load(Ordering::Relaxed) {
+            if self.worker.cancel.load(Ordering::Relaxed) {
                 return Err(WorkerError::NotStarted("the training was cancelled".to_owned()));
             }
             let worker = instance.worker_mut()?;
