@@ -104,9 +104,12 @@ impl<'a> PlannedBuild<'a> {
 struct BuildPipeline<'a> {
     planned: Vec<PlannedBuild<'a>>,
     builder: Builder,
-    auditor: Auditor<'a>,
     cache: Cache,
+    /// The directory of the cache, if it is not the default one.
+    custom_cache: Option<String>,
     profiles: Profiles,
+    /// Audits without a candidate's exceptions, by build.
+    audits: RefCell<BTreeMap<Fingerprint, Audit>>,
     /// Locks that keep builds in the cache.
     held: RefCell<Vec<CacheLease>>,
     /// `None` if no candidate uses it.
@@ -128,24 +131,17 @@ impl<'a> BuildPipeline<'a> {
         builder.cancel = Arc::clone(cancel);
 
         let mut requests = Requests::new(Sources::new(&cache, Arc::clone(cancel)), progress);
-        let mut planned = Vec::new();
-        let mut failures = Vec::new();
-        for (position, &candidate) in candidates.iter().enumerate() {
-            let Some(build) = candidate.system.build() else { continue };
+        let planned = candidates.iter().enumerate().filter_map(|(position, &candidate)| {
+            let build = candidate.system.build()?;
             let one = requests.request(candidate, build).and_then(|request| {
                 check_profile_tools(&request.compiler, request.variant.pgo)?;
                 let compiler = (request.variant.pgo == Pgo::Sample).then_some(&request.compiler);
                 let tools = compiler.map(SampleTools::of).transpose()?;
                 Ok(PlannedBuild { position, candidate, build, request, tools })
             });
-            match one {
-                Ok(one) => planned.push(one),
-                Err(error) => failures.push((candidate.name.clone(), error)),
-            }
-        }
-        if !failures.is_empty() {
-            return Err(RunError::Build(failures));
-        }
+            Some((candidate, one))
+        });
+        let planned = all_or_failures(planned)?;
         if let Some(PlannedBuild { candidate, .. }) = planned.iter().find(|one| one.is_sampled()) {
             sampling::check_permitted()
                 .map_err(|source| RunError::sampling(&candidate.name, &source))?;
@@ -156,14 +152,10 @@ impl<'a> BuildPipeline<'a> {
             bolt: bolt.transpose()?,
             planned,
             builder,
-            auditor: Auditor {
-                cache: Cache::new(&cache),
-                custom_cache,
-                trainer,
-                known: RefCell::default(),
-            },
             profiles: Profiles::new(&cache),
             cache: Cache::new(&cache),
+            custom_cache,
+            audits: RefCell::default(),
             held: RefCell::default(),
             trainer,
         })
@@ -181,7 +173,7 @@ impl<'a> BuildPipeline<'a> {
             trained.iter().map(|(number, ..)| self.planned[*number].candidate).collect();
         let requests: Vec<Request> = trained.iter().map(|(.., with)| with.clone()).collect();
         let builds = self.make(&requests, &candidates)?;
-        self.auditor.audit(&candidates, &builds)?;
+        self.audit(&candidates, &builds)?;
         for ((number, training, _), build) in trained.iter().zip(&builds) {
             let planned = &mut self.planned[*number];
             let target = TrainingTarget { candidate: planned.candidate, training, build };
@@ -197,7 +189,7 @@ impl<'a> BuildPipeline<'a> {
         let candidates: Vec<&Candidate> = self.planned.iter().map(|one| one.candidate).collect();
         let requests: Vec<Request> = self.planned.iter().map(|one| one.request.clone()).collect();
         let builds = self.make(&requests, &candidates)?;
-        let audits = self.auditor.audit(&candidates, &builds)?;
+        let audits = self.audit(&candidates, &builds)?;
         let built =
             |(build, audit)| BuiltCandidate { build, audit, samples: None, held: Arc::default() };
         Ok(builds.into_iter().zip(audits).map(built).collect())
@@ -239,7 +231,7 @@ impl<'a> BuildPipeline<'a> {
             if requests[at].bolt.is_some() || !build.system.is_server() {
                 return ControlFlow::Continue(());
             }
-            match self.auditor.audit(&[candidates[at]], std::slice::from_ref(build)) {
+            match self.audit(&[candidates[at]], std::slice::from_ref(build)) {
                 Ok(_) => ControlFlow::Continue(()),
                 Err(error) => {
                     refused = Some(error);
@@ -253,18 +245,9 @@ impl<'a> BuildPipeline<'a> {
         if let Some(error) = refused {
             return Err(error);
         }
-        let mut builds = Vec::new();
-        let mut failures = Vec::new();
-        for (candidate, outcome) in candidates.iter().zip(outcomes) {
-            match outcome {
-                Ok(build) => {
-                    self.hold(&build);
-                    builds.push(build);
-                }
-                Err(error) => failures.push((candidate.name.clone(), error)),
-            }
-        }
-        if failures.is_empty() { Ok(builds) } else { Err(RunError::Build(failures)) }
+        let builds = all_or_failures(candidates.iter().copied().zip(outcomes))?;
+        builds.iter().for_each(|build| self.hold(build));
+        Ok(builds)
     }
 
     /// Keeps a build, and the build that BOLT optimized, in the cache. From a read-only cache nothing
@@ -276,6 +259,57 @@ impl<'a> BuildPipeline<'a> {
             self.held.borrow_mut().extend(held.ok().flatten());
         }
     }
+
+    /// Audits the candidates' builds, each once. The error lists all builds that are refused.
+    fn audit(
+        &self,
+        candidates: &[&Candidate],
+        builds: &[Build],
+    ) -> Result<Vec<Arc<Audit>>, RunError> {
+        let mut audits = Vec::new();
+        let mut refusals = Vec::new();
+        for (candidate, build) in candidates.iter().zip(builds) {
+            let name = &candidate.name;
+            let audit = self.audit_of(name, build)?;
+            let mut expected = audit.expected.clone();
+            let build_spec = candidate.system.build();
+            expected.ignored.extend(build_spec.iter().flat_map(|one| &one.audit_ignore));
+            let audit = audit.checked_against(expected);
+            if let Some(text) = refusal(build, &audit, self.custom_cache.as_deref()) {
+                refusals.push((name.clone(), text));
+            }
+            audits.push(Arc::new(audit));
+        }
+        if refusals.is_empty() { Ok(audits) } else { Err(RunError::NotAsNamed(refusals)) }
+    }
+
+    fn audit_of(&self, candidate: &str, build: &Build) -> Result<Audit, RunError> {
+        if let Some(audit) = self.audits.borrow().get(&build.fingerprint) {
+            return Ok(audit.clone());
+        }
+        let watch = |read: dbdyno_audit::Progress| {
+            let line = format!("auditing {candidate}: {} of {} files read", read.done, read.of);
+            (self.trainer.progress)(RunEvent::Stage(line));
+        };
+        let audit = audit_of(&self.cache, build, &self.trainer.worker.cancel, &watch)
+            .map_err(|source| RunError::audit(candidate, &source))?;
+        self.audits.borrow_mut().insert(build.fingerprint, audit.clone());
+        Ok(audit)
+    }
+}
+
+/// All values, or the error with all failures.
+fn all_or_failures<'c, T>(
+    results: impl Iterator<Item = (&'c Candidate, Result<T, BuildError>)>,
+) -> Result<Vec<T>, RunError> {
+    let (mut all, mut failures) = (Vec::new(), Vec::new());
+    for (candidate, result) in results {
+        match result {
+            Ok(one) => all.push(one),
+            Err(error) => failures.push((candidate.name.clone(), error)),
+        }
+    }
+    if failures.is_empty() { Ok(all) } else { Err(RunError::Build(failures)) }
 }
 
 fn failed(candidate: &Candidate, error: BuildError) -> RunError {
@@ -283,7 +317,7 @@ fn failed(candidate: &Candidate, error: BuildError) -> RunError {
 }
 
 /// What candidates share: each compiler is examined and each source is fetched once.
-pub(super) struct Requests<'a> {
+struct Requests<'a> {
     sources: Sources,
     progress: Progress<'a>,
     compilers: BTreeMap<String, Result<Compiler, BuildError>>,
@@ -345,55 +379,6 @@ fn options_of(candidate: &Candidate, build: &experiment::Build) -> RecipeOptions
         myrocks: engine == Some(StorageEngine::MyRocks),
         tool: build.configure_with,
         arguments: build.configure.clone(),
-    }
-}
-
-/// Audits builds, each once.
-pub(super) struct Auditor<'a> {
-    cache: Cache,
-    /// The directory of the cache, if it is not the default one.
-    custom_cache: Option<String>,
-    trainer: &'a PgoTrainer<'a>,
-    /// Audits without a candidate's exceptions.
-    known: RefCell<BTreeMap<Fingerprint, Audit>>,
-}
-
-impl Auditor<'_> {
-    /// Audits the candidates' builds. The error lists all builds that are refused.
-    pub fn audit(
-        &self,
-        candidates: &[&Candidate],
-        builds: &[Build],
-    ) -> Result<Vec<Arc<Audit>>, RunError> {
-        let mut audits = Vec::new();
-        let mut refusals = Vec::new();
-        for (candidate, build) in candidates.iter().zip(builds) {
-            let name = &candidate.name;
-            let audit = self.read(name, build)?;
-            let mut expected = audit.expected.clone();
-            let build_spec = candidate.system.build();
-            expected.ignored.extend(build_spec.iter().flat_map(|one| &one.audit_ignore));
-            let audit = audit.checked_against(expected);
-            if let Some(text) = refusal(build, &audit, self.custom_cache.as_deref()) {
-                refusals.push((name.clone(), text));
-            }
-            audits.push(Arc::new(audit));
-        }
-        if refusals.is_empty() { Ok(audits) } else { Err(RunError::NotAsNamed(refusals)) }
-    }
-
-    fn read(&self, candidate: &str, build: &Build) -> Result<Audit, RunError> {
-        if let Some(audit) = self.known.borrow().get(&build.fingerprint) {
-            return Ok(audit.clone());
-        }
-        let watch = |read: dbdyno_audit::Progress| {
-            let line = format!("auditing {candidate}: {} of {} files read", read.done, read.of);
-            (self.trainer.progress)(RunEvent::Stage(line));
-        };
-        let audit = audit_of(&self.cache, build, &self.trainer.worker.cancel, &watch)
-            .map_err(|source| RunError::audit(candidate, &source))?;
-        self.known.borrow_mut().insert(build.fingerprint, audit.clone());
-        Ok(audit)
     }
 }
 
