@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use dbdyno_types::Pace;
 use dbdyno_types::build::{
     BoltProfileMethod, ConfigureTool, SourceOrigin, UnknownVariant, Variant, VariantOverrides,
 };
@@ -270,17 +271,6 @@ const fn sample_frequency() -> u32 {
 pub struct LayerRules {
     pub file: String,
     pub rules: String,
-}
-
-dbdyno_types::words! {
-    /// What ends a slice.
-    Pace {
-        /// All candidates execute the same number of events in a block: as many as the baseline
-        /// executes in one slice.
-        Events = "events",
-        /// Each candidate runs for the length of a slice, plus the rest of its last event.
-        Time = "time",
-    }
 }
 
 /// The CPUs of the systems under test and of dbdyno; `None`: chosen by the machine's layout.

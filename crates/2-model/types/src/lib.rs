@@ -78,4 +78,4 @@ pub use slice::{
     EngineCounts, Latencies, LatencyCounts, ServerUsage, SliceMeasured, StateSnapshot,
     StatementPlan, StatementTimes,
 };
-pub use work::{ClientWait, MatrixCell, MatrixLevel, Metric, Work};
+pub use work::{ClientWait, MatrixCell, MatrixLevel, Metric, Pace, Work};

@@ -68,6 +68,22 @@ impl Metric {
 }
 
 words! {
+    /// What ends a slice.
+    Pace {
+        /// All candidates execute the same number of events in a block: as many as the baseline
+        /// executes in one slice.
+        ///
+        /// Each warm-up block measures this number: there the baseline runs first, by time. In the
+        /// blocks that count, the highest of them is fixed, as others may have kept the baseline from its
+        /// CPU in one of them, so that all candidates use the same keys and, for writes,
+        /// have the same sequence of states.
+        Events = "events",
+        /// Each candidate runs for the length of a slice, plus the rest of its last event.
+        Time = "time",
+    }
+}
+
+words! {
     /// How clients of a server wait for answers.
     #[derive(Default)]
     ClientWait {

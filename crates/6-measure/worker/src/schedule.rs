@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dbdyno_types::SliceMeasured;
+use dbdyno_types::{Pace, SliceMeasured};
 use dbdyno_units::Nanos;
 use dbdyno_workloads::keys::below;
 use dbdyno_workloads::seeds::{Purpose, rng_for};
@@ -56,21 +56,6 @@ fn permutation(seed: u64, purpose: Purpose, count: usize) -> Vec<usize> {
         order.swap(last, below(&mut rng, last as u64 + 1) as usize);
     }
     order
-}
-
-/// The condition that ends the slices of a microbenchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// A number of events, equal for all candidates: the number that the baseline completes in one
-    /// slice time.
-    ///
-    /// Each warm-up block measures this number: there the baseline runs first, by time. In the
-    /// blocks that count, the highest of them is fixed, as others may have kept the baseline from its
-    /// CPU in one of them, so that all candidates use the same keys and, for writes,
-    /// have the same sequence of states.
-    Events,
-    /// One slice time.
-    Time,
 }
 
 /// The blocks of one microbenchmark.

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use dbdyno_spec::experiment::{Counts, Experiment, Live, Pace, Profiling, Schedule, System, Train};
+use dbdyno_spec::experiment::{Counts, Experiment, Live, Profiling, Schedule, System, Train};
 use dbdyno_units::Nanos;
 use dbdyno_worker::protocol::lead_in_time;
-use dbdyno_worker::schedule::{self, BlockPlan};
+use dbdyno_worker::schedule::BlockPlan;
 use dbdyno_workloads::definition::{Microbenchmark, Stage};
 
 use crate::plan::elapsed::TimeRange;
@@ -157,15 +157,7 @@ pub(crate) const fn plain_blocks(
         counted_blocks: 0,
         clients: 1,
         slice,
-        pace: pace(&experiment.schedule),
-    }
-}
-
-/// What ends a slice.
-const fn pace(schedule: &Schedule) -> schedule::Pace {
-    match schedule.pace {
-        Pace::Events => schedule::Pace::Events,
-        Pace::Time => schedule::Pace::Time,
+        pace: experiment.schedule.pace,
     }
 }
 
