@@ -253,16 +253,20 @@ impl Instance {
         self.candidate.host.as_ref()?.lost()
     }
 
-    /// The error that ends the session if what failed is not the candidate: the connection to its host is lost, or
-    /// the disk is full. Its data may be incomplete or gone: a resumed run loads it again and continues.
-    pub fn ended_from_outside(&self, error: &WorkerError) -> Option<RunError> {
+    /// Kills it after this failure. An error ends the session if what failed is not the candidate: the connection to its
+    /// host is lost, or the disk is full. Its data may be incomplete or gone: a resumed run loads it again and continues.
+    pub fn kill_failed(&mut self, error: &WorkerError) -> Result<(), RunError> {
+        self.kill();
         if let Some(lost) = self.lost_host() {
-            return Some(lost.into());
+            return Err(lost.into());
+        }
+        if !says_disk_full(&error.to_string()) {
+            return Ok(());
         }
         let name = &self.candidate.name;
-        says_disk_full(&error.to_string()).then(|| {
-            RunError::Other(format!("{name}: {error}\nWhat was measured is stored: free space, then continue with --resume"))
-        })
+        Err(RunError::Other(format!(
+            "{name}: {error}\nWhat was measured is stored: free space, then continue with --resume"
+        )))
     }
 
     /// The cause of a worker's error. If its server exited, how it exited, which is more specific
@@ -430,16 +434,11 @@ mod tests {
             assert!(error.to_string().contains("the disk is full"), "{error}");
             assert_eq!(error.to_string().contains("restarting failed"), lost_connection);
             assert_eq!(instance.recoveries, u32::from(lost_connection));
-            let ended = instance
-                .ended_from_outside(&error)
-                .expect("the disk is not the candidate's")
-                .to_string();
+            let ended = instance.kill_failed(&error).expect_err("the disk is not the candidate's");
+            let ended = ended.to_string();
             assert!(ended.contains("free space, then continue with --resume"), "{ended}");
-            assert!(
-                instance
-                    .ended_from_outside(&WorkerError::failed("counting", "no such table"))
-                    .is_none()
-            );
+            let own = WorkerError::failed("counting", "no such table");
+            assert!(instance.kill_failed(&own).is_ok());
         }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod slice_history;
 mod waits;
 
 use dbdyno_machine::clock;
-use dbdyno_results::{FailureKind, Role, SliceRecord};
+use dbdyno_results::{FailureKind, Role};
 use dbdyno_spec::experiment::Pace;
 use dbdyno_types::SliceMeasured;
 use dbdyno_units::Nanos;
@@ -447,16 +447,7 @@ impl Blocks<'_, '_, '_> {
         let ScheduledSlice { block, position, warmup, candidate, .. } = *slice;
         // Between slices: no clock of a measurement is running.
         tracing::trace!(block, position, warmup, candidate, "slice");
-        let row = SliceRecord {
-            microbenchmark: case.id,
-            restart: self.restart,
-            block,
-            position,
-            candidate: candidate as u32,
-            warmup,
-            measured,
-        };
-        self.recorder.results.add_slice(&row)?;
+        let row = self.recorder.add_slice((case.id, self.restart), slice, measured)?;
         if self.run.context.experiment.schedule.pace == Pace::Events {
             self.run.answers.add(candidate, &row.measured);
         }

@@ -6,11 +6,13 @@ pub(crate) mod settings;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbdyno_results::{
-    FailureKind, FailureRecord, OptimizationRecord, ResultsError, Role, RunWriter, Warning,
+    FailureKind, FailureRecord, OptimizationRecord, ResultsError, Role, RunWriter, SliceRecord,
+    Warning,
 };
+use dbdyno_types::SliceMeasured;
 use dbdyno_units::Nanos;
 use dbdyno_worker::WorkerError;
-use dbdyno_worker::schedule::BASELINE;
+use dbdyno_worker::schedule::{BASELINE, ScheduledSlice};
 
 use crate::error::{RunError, add_places};
 use crate::instance::{Instance, LostSlice};
@@ -116,6 +118,21 @@ impl<'a> Recorder<'a> {
         self.results.add_failure(failure)
     }
 
+    /// Stores a slice of a microbenchmark that was measured after a restart; returns its record.
+    pub fn add_slice(
+        &mut self,
+        (microbenchmark, restart): (u32, u32),
+        slice: &ScheduledSlice,
+        measured: SliceMeasured,
+    ) -> Result<SliceRecord, ResultsError> {
+        let ScheduledSlice { block, position, warmup, candidate, .. } = *slice;
+        let candidate = candidate as u32;
+        let row =
+            SliceRecord { microbenchmark, restart, block, position, candidate, warmup, measured };
+        self.results.add_slice(&row)?;
+        Ok(row)
+    }
+
     /// Stores and reports a lost slice after which the instance was restarted.
     pub fn lost(
         &mut self,
@@ -158,10 +175,7 @@ impl<'a> Recorder<'a> {
         if *error == WorkerError::Stopped {
             return Err(RunError::Interrupted);
         }
-        instance.kill();
-        if let Some(outside) = instance.ended_from_outside(error) {
-            return Err(outside);
-        }
+        instance.kill_failed(error)?;
         let candidate = &instance.candidate.name;
         let mut reason = error.to_string();
         add_places(&mut reason, std::iter::once(&instance.candidate.spec.system));

@@ -96,10 +96,7 @@ impl Session<'_> {
             Err(StepError::Run(error)) => Err(error),
             Err(StepError::Candidate(error)) => {
                 let error = instance.cause(error);
-                instance.kill();
-                if let Some(outside) = instance.ended_from_outside(&error) {
-                    return Err(outside);
-                }
+                instance.kill_failed(&error)?;
                 let reason = error.to_string();
                 self.fail(one, &at, FailureKind::Ended, reason)?;
                 Ok(false)

@@ -5,10 +5,9 @@
 //! disadvantage.
 
 use dbdyno_hosts::ServerKey;
-use dbdyno_results::SliceRecord;
 use dbdyno_units::Nanos;
 use dbdyno_worker::protocol::Prepare;
-use dbdyno_worker::schedule::{BASELINE, BlockPlan, Schedule, ScheduledSlice};
+use dbdyno_worker::schedule::{BASELINE, BlockPlan, Schedule};
 
 use crate::error::RunError;
 use crate::instance::context::RunContext;
@@ -149,30 +148,25 @@ impl LiveTraining<'_> {
         history: &mut SliceHistory,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
-        let restart = warmup.restart;
         let phase = self.phase();
         let running = instances.iter().map(Instance::is_running).collect();
-        let mut schedule = Schedule::new(self.block_plan(warmup, history.next_block), running);
+        let plan = BlockPlan {
+            warmup_blocks: warmup.blocks,
+            clients: self.case.clients,
+            ..plain_blocks(self.context.experiment, self.id, history.next_block, warmup.slice)
+        };
+        let mut schedule = Schedule::new(plan, running);
         while let Some(slice) = schedule.next() {
-            let ScheduledSlice { block, position, warmup, candidate, request } = slice;
-            if !warmup {
+            if !slice.warmup {
                 return Ok(());
             }
+            let candidate = slice.candidate;
             let instance = &mut instances[candidate];
-            match instance.run_training_slice(self.context, request, prepare) {
+            match instance.run_training_slice(self.context, slice.request, prepare) {
                 Ok(measured) => {
                     schedule.calibrate(&measured);
-                    let row = SliceRecord {
-                        microbenchmark: self.id,
-                        restart,
-                        block,
-                        position,
-                        candidate: candidate as u32,
-                        warmup,
-                        measured,
-                    };
-                    recorder.results.add_slice(&row)?;
-                    history.add(&row);
+                    let of = (self.id, warmup.restart);
+                    history.add(&recorder.add_slice(of, &slice, measured)?);
                     recorder.check_cancelled()?;
                 }
                 Err(SliceError::Lost(lost)) => {
@@ -199,15 +193,6 @@ impl LiveTraining<'_> {
         let time = warmup_time(self.context.experiment).as_nanos();
         let blocks = time.div_ceil(self.slice().as_nanos().max(1));
         u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
-    }
-
-    fn block_plan(&self, warmup: Warmup, first_block: u32) -> BlockPlan {
-        let experiment = self.context.experiment;
-        BlockPlan {
-            warmup_blocks: warmup.blocks,
-            clients: self.case.clients,
-            ..plain_blocks(experiment, self.id, first_block, warmup.slice)
-        }
     }
 }
 
