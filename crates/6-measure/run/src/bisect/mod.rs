@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dbdyno_builds::{CacheDir, CacheDirError, CommitRange, HistoryError, RangeRequest, Sources};
+use dbdyno_builds::{CacheDir, CommitRange, HistoryError, RangeRequest, Sources};
 use dbdyno_results::ResultsError;
 use dbdyno_spec::experiment::Experiment;
 
@@ -78,12 +78,6 @@ impl BisectError {
 
 impl From<ResultsError> for BisectError {
     fn from(error: ResultsError) -> Self {
-        Self::Run(error.into())
-    }
-}
-
-impl From<CacheDirError> for BisectError {
-    fn from(error: CacheDirError) -> Self {
         Self::Run(error.into())
     }
 }
@@ -185,7 +179,7 @@ fn commit_range(
     first_parent: bool,
     options: &Options<'_>,
 ) -> Result<CommitRange, BisectError> {
-    let cache = CacheDir::chosen_or_default(options.cache.as_deref())?;
+    let cache = CacheDir::chosen_or_default(options.cache.as_deref()).map_err(RunError::from)?;
     let sources = Sources::new(&cache, Arc::clone(&options.worker.cancel));
     let wanted = RangeRequest { url: subject.url, good, bad, first_parent };
     let report = |line: String| (options.progress)(RunEvent::Stage(line));
