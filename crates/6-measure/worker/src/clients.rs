@@ -138,14 +138,8 @@ impl<C: Connection + Send + 'static, D: ClientDriver<C>, T: TickSource> Clients<
         (0..self.connections).try_for_each(|client| self.on(client, task.clone()))
     }
 
-    pub fn first(
-        &self,
-        task: impl FnOnce(&mut C) -> Result<(), RequestError> + Send + 'static,
-    ) -> Result<(), RequestError> {
-        self.on(0, task)
-    }
-
-    fn on(
+    /// Runs `task` on the connection of a client.
+    pub fn on(
         &self,
         client: usize,
         task: impl FnOnce(&mut C) -> Result<(), RequestError> + Send + 'static,

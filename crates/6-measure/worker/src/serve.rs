@@ -153,10 +153,10 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
         };
         let opened = Opened { version, in_force, options: engine.options(), counting };
         send(responses, &Response::Opened(opened))?;
-        let insert = open.insert.as_ref().map(|plan| {
-            let embedded = matches!(open.system, SystemUnderTest::Sqlite { .. });
-            InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, embedded, open.wait)
-        });
+        let insert = open
+            .insert
+            .as_ref()
+            .map(|plan| InsertBenchmark::new(engine.clone(), plan.clone(), open.seed, open.wait));
         let (tables, own_tables) = (tables(open), open.own_tables);
         let on_host = matches!(open.system, SystemUnderTest::Server { on_host: true, .. });
         let mut instance = Instance {
@@ -360,10 +360,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         responses: &mut impl Write,
     ) -> Result<Response, RequestError> {
         let mut monitor = self.monitor.take();
-        let mut own = None;
-        if self.insert.as_ref().is_some_and(InsertBenchmark::is_embedded) {
-            own = ProcessTree::of(std::process::id()).ok();
-        }
+        let mut own = if E::SHARES_CACHE { None } else { ProcessTree::of(std::process::id()).ok() };
         let family = own.as_mut().or(monitor.as_mut().map(ServerMonitor::family));
         let outcome =
             self.insert_step(step, &mut LocalSystem::new(family, step.data.clone(), responses));
@@ -569,7 +566,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         let engine = self.engines[0].clone();
         match E::SHARES_CACHE {
             true => task(&engine, &mut engine.connect_to_administer()?),
-            false => self.clients.first(move |connection| task(&engine, connection)),
+            false => self.clients.on(0, move |connection| task(&engine, connection)),
         }
     }
 

@@ -34,7 +34,6 @@ pub(crate) struct InsertBenchmark<E: InsertEngine> {
     engine: E,
     plan: Plan,
     seed: u64,
-    embedded: bool,
     /// How clients wait until a commit is due.
     wait: ClientWait,
     /// Connections of the inserting threads, one per client.
@@ -47,13 +46,8 @@ pub(crate) struct InsertBenchmark<E: InsertEngine> {
 type Work<'a> = Box<dyn FnOnce(Nanos, &Stop) -> Result<StepMeasured, RequestError> + Send + 'a>;
 
 impl<E: InsertEngine> InsertBenchmark<E> {
-    pub fn new(engine: E, plan: Plan, seed: u64, embedded: bool, wait: ClientWait) -> Self {
-        Self { engine, plan, seed, embedded, wait, writers: Vec::new(), readers: Vec::new() }
-    }
-
-    /// Whether the database is inside this process.
-    pub const fn is_embedded(&self) -> bool {
-        self.embedded
+    pub fn new(engine: E, plan: Plan, seed: u64, wait: ClientWait) -> Self {
+        Self { engine, plan, seed, wait, writers: Vec::new(), readers: Vec::new() }
     }
 
     pub fn create_tables(&mut self) -> Result<(), RequestError> {
@@ -94,14 +88,13 @@ impl<E: InsertEngine> InsertBenchmark<E> {
         }
         let progress: Vec<ClientProgress> =
             (0..clients).map(|_| ClientProgress::default()).collect();
-        let embedded = self.embedded;
         let mut work = match task {
             Task::Insert(inserts) => self.inserts(request, inserts, &progress)?,
             Task::Mix(mix) => self.mix(request, mix, &progress)?,
             Task::Index => self.index(),
             Task::Settle => self.settle(),
         };
-        let outcome = Sampler::start(embedded, link)
+        let outcome = Sampler::start(!E::SHARES_CACHE, link)
             .and_then(|sampler| run(&mut work, sampler, &progress, link));
         drop(work);
         for connection in self.writers.iter_mut().chain(&mut self.readers) {
