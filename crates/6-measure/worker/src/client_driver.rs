@@ -147,8 +147,7 @@ impl Asleep {
 
     /// As the timeout of a system call.
     fn timeout(&self) -> Option<Timespec> {
-        let left = self.left()?;
-        Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
+        Timespec::try_from(self.left()?).ok()
     }
 }
 

@@ -1,6 +1,6 @@
 //! dbdyno's side of the protocol.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -125,13 +125,8 @@ macro_rules! ask {
 
 /// An empty log. A symbolic link of this name is not followed.
 fn new_log(log: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    options.open(log)
+    let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+    File::options().write(true).create(true).truncate(true).custom_flags(nofollow).open(log)
 }
 
 impl WorkerHandle {
@@ -365,11 +360,9 @@ impl WorkerHandle {
 
     /// Waits until the worker responds or exits. After the user asked to stop, kills it if it takes too long.
     fn wait(&mut self) -> Result<(), WorkerError> {
-        let pause = self.stop_time.min(CHECK);
-        let pause =
-            Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+        let pause = Timespec::try_from(self.stop_time.min(CHECK)).ok();
         while self.responses.buffer().is_empty()
-            && !sleep_until_readable(std::iter::once(self.responses.get_ref()), Some(&pause))
+            && !sleep_until_readable(std::iter::once(self.responses.get_ref()), pause.as_ref())
             && matches!(self.child.try_wait(), Ok(None))
         {
             if self.cancel.load(Ordering::Relaxed)

@@ -88,12 +88,6 @@ pub fn audit_of(
     Ok(audit)
 }
 
-/// Whether an audit has read the objects, not only the program or library.
-pub(crate) fn is_of_objects(build: &Build, audit: &Audit) -> bool {
-    // The cache may have been moved.
-    audit.root.file_name() != build.artifact.file_name()
-}
-
 fn stored(build: &Build) -> Option<Audit> {
     let text = fs::read(build.folder.join(STORED)).ok()?;
     if !is_current(&text) && has_objects(build) {
@@ -154,7 +148,8 @@ pub(crate) fn record(build: &Build, audit: &Audit, baseline: Option<&Audit>) -> 
     };
     AuditRecord {
         objects: objects.len() as u64,
-        from_objects: is_of_objects(build, audit),
+        // Not only from the program or library. The cache may have been moved.
+        from_objects: audit.root.file_name() != build.artifact.file_name(),
         optimization: tally(&|flags| flags.optimization.map(|level| level.to_string())),
         lto: tally(&|flags| flags.lto.map(|form| form.to_string())),
         march: tally(&|flags| flags.march.clone()),

@@ -183,11 +183,6 @@ pub(crate) fn check_free_space<'c>(
     check_each(space_needed(context.experiment, context.directory.path(), servers))
 }
 
-/// The same before anything is compiled, for a run in this directory without data.
-pub(crate) fn check_planned_space(experiment: &Experiment, run: &Path) -> Result<(), RunError> {
-    check_each(planned_space(experiment, run))
-}
-
 /// Checks that there is enough free disk space on these hosts, before anything is loaded there.
 pub(crate) fn check_space_on_hosts<'c>(
     experiment: &Experiment,
@@ -250,7 +245,8 @@ pub(crate) fn space_on_hosts<'c>(
     Ok(spaces)
 }
 
-fn check_each(needs: Vec<(PathBuf, Bytes)>) -> Result<(), RunError> {
+/// Checks that each of these directories has this free disk space.
+pub(crate) fn check_each(needs: Vec<(PathBuf, Bytes)>) -> Result<(), RunError> {
     // Unknown free space is no reason to refuse.
     needs.into_iter().filter_map(Space::here).try_for_each(|space| space.check())
 }

@@ -5,7 +5,6 @@ use std::ops::Range;
 use dbdyno_machine::{IdlePreventer, clock};
 use dbdyno_results::{Role, StateSnapshotRecord};
 use dbdyno_spec::experiment::Experiment;
-use dbdyno_worker::WorkerError;
 use dbdyno_worker::schedule::start_order;
 use dbdyno_workloads::definition::Stage;
 
@@ -67,7 +66,8 @@ impl Session<'_> {
         }
         let mut problems = Vec::new();
         let experiment = self.experiment;
-        self.each(instances, "preparing all statements", |instance| {
+        let phase = Phase::of_session("preparing all statements");
+        self.recorder.each(running(instances), &phase, |_, instance| {
             problems.extend(instance.statement_problems(experiment)?);
             Ok(())
         })?;
@@ -275,7 +275,7 @@ impl Session<'_> {
 
     /// Writes pending changes back on all instances.
     fn settle(&mut self, instances: &mut [Instance], warm: bool) -> Result<(), RunError> {
-        self.each(instances, "settling", |instance| {
+        self.recorder.each(running(instances), &Phase::of_session("settling"), |_, instance| {
             let worker = instance.worker_mut()?;
             worker.free_statements()?;
             worker.settle()?;
@@ -301,17 +301,6 @@ impl Session<'_> {
             self.recorder.results.add_state_snapshot(record)?;
         }
         Ok(records)
-    }
-
-    /// Runs `work` on every running instance.
-    fn each(
-        &mut self,
-        instances: &mut [Instance],
-        doing: &str,
-        mut work: impl FnMut(&mut Instance) -> Result<(), WorkerError>,
-    ) -> Result<(), RunError> {
-        let phase = Phase::of_session(doing);
-        self.recorder.each(running(instances), &phase, |_, instance| work(instance))
     }
 
     /// The time that is left, without the blocks of these cases.
