@@ -160,17 +160,14 @@ impl Session<'_> {
                     run.measure_start(time_after, instances, histories, &mut self.recorder);
                 let warnings = std::mem::take(&mut self.recorder.warnings);
                 self.warn_once(warnings)?;
-                let interrupted = matches!(measured, Err(RunError::Interrupted));
-                if !interrupted {
-                    measured?;
+                if matches!(&measured, Err(error) if !matches!(error, RunError::Interrupted)) {
+                    return measured;
                 }
-                if keeps_copy && (!alone || run.is_complete() || interrupted) {
+                if keeps_copy && (!alone || run.is_complete() || measured.is_err()) {
                     let histories = &self.state.histories;
                     run.copy(KeptCopy::Restore, instances, histories, &mut self.recorder)?;
                 }
-                if interrupted {
-                    return Err(RunError::Interrupted);
-                }
+                measured?;
                 if run.is_complete() {
                     run.check(instances, &self.state.histories, &mut self.recorder)?;
                     for NumberedCase { id, case } in run.cases {
