@@ -157,7 +157,7 @@ pub(crate) fn general_options(
         ("pgsql_user", of(pgsql, &access.user, "sbtest")),
         ("pgsql_password", Text(String::new())),
         ("pgsql_db", of(pgsql, &access.database, "sbtest")),
-        ("rand_type", Text(random.distribution.name(version).to_owned())),
+        ("rand_type", Text(random.distribution.name().to_owned())),
         ("rand_seed", Number(0.0)),
         ("rand_pareto_h", Number(random.pareto_h)),
     ];
@@ -384,10 +384,8 @@ pub(crate) fn take_random(
     };
     if let Some(value) = take("rand_type") {
         let all = Distribution::of(version);
-        let known = all.iter().find(|(name, _)| *name == value);
-        let Some((_, distribution)) = known else {
-            let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-            let names = names.join(", ");
+        let Some(distribution) = all.iter().find(|one| one.name() == value) else {
+            let names = all.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
             return Err(("rand_type".to_owned(), format!("`{value}` is not one of {names}")));
         };
         random.distribution = *distribution;

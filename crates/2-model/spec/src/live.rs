@@ -59,7 +59,7 @@ pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
     }
     table.set("frequency", FREQUENCIES, &mut live.frequency);
     table.set_choice("train", Train::WORDS, &mut live.train);
-    table.set_choice("counts", &Counts::NAMES, &mut live.counts);
+    table.set_choice("counts", Counts::WORDS, &mut live.counts);
     let clients = table.number_at("clients", 1..=1024_u32);
     live.clients = clients.map(|clients| clients.value);
     table.set("max_pause", PAUSES, &mut live.max_pause);

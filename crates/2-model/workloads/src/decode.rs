@@ -51,12 +51,8 @@ pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<De
     let stages = read_stages(&mut table);
     let mut transaction = false;
     table.set_bool("transaction", &mut transaction);
-    let mut throughput = Throughput::Statements;
-    let units = [
-        ("statements", Throughput::Statements),
-        ("million-rows-read", Throughput::MillionRowsRead),
-    ];
-    table.set_choice("throughput", &units, &mut throughput);
+    let mut throughput = Throughput::default();
+    table.set_choice("throughput", Throughput::WORDS, &mut throughput);
     let answers = read_answers(&mut table);
     let whole = table.span();
     let statements = table.tables("statements");
@@ -180,7 +176,7 @@ fn read_group(table: &mut Table<'_>) -> Option<Group> {
 
 /// What of the answers is compared, if it is set.
 fn read_answers(table: &mut Table<'_>) -> Option<Answers> {
-    table.choice("answers", &Answers::ALL).map(|answers| answers.value)
+    table.choice("answers", Answers::WORDS).map(|answers| answers.value)
 }
 
 /// The stages; the inner `None` if the table has no `stages`.
@@ -198,7 +194,7 @@ fn read_stages(table: &mut Table<'_>) -> Option<Option<Vec<Spanned<Stage>>>> {
     let names = Stage::ALL.map(Stage::name);
     let mut stages: Vec<Spanned<Stage>> = Vec::new();
     for word in words.value {
-        let Some(stage) = Stage::from_name(word.value) else {
+        let Some(stage) = Stage::by_name(word.value) else {
             let message = format!("unknown stage `{}`", word.value);
             let help = dbdyno_document::did_you_mean(word.value, &names);
             table.problem(word.span, message, help);

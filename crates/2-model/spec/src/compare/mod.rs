@@ -297,8 +297,7 @@ impl<'w> ScriptOption<'w> {
             }
             options.push((word, 0..name.len(), name.len() + 1..option.len()));
         }
-        let is_this = |(_, version): &(&str, Version)| *version == words.version;
-        let version = Version::ALL.into_iter().find(is_this).map_or("", |(name, _)| name);
+        let version = words.version.name();
         if words.version != Version::default() {
             line.push_option("--sysbench", version);
         }

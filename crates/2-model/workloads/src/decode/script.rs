@@ -19,7 +19,7 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
     let stages = read_stages(&mut table);
     let answers = read_answers(&mut table);
     let schema = read_schema(&mut table);
-    let version = table.choice("sysbench", &Version::ALL).map(|version| version.value);
+    let version = table.choice("sysbench", Version::WORDS).map(|version| version.value);
     for key in ["statements", "ranges", "transaction", "throughput"] {
         table.refuse(
             key,

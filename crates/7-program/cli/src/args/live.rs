@@ -215,12 +215,9 @@ pub struct Optimize {
     pub ab_test: f64,
 }
 
-/// One of [`Counts::NAMES`].
 fn counts() -> impl TypedValueParser<Value = Counts> {
-    PossibleValuesParser::new(Counts::NAMES.map(|(name, _)| name)).map(|name| {
-        let found = Counts::NAMES.into_iter().find(|(other, _)| *other == name);
-        found.map_or(Counts::Exact, |(_, counts)| counts)
-    })
+    let names = PossibleValuesParser::new(Counts::ALL.map(Counts::name));
+    names.map(|name| Counts::by_name(&name).unwrap_or(Counts::Exact))
 }
 
 fn overhead(text: &str) -> Result<Share, String> {
