@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 use dbdyno_document::{Document, Problems, Spanned, Table, did_you_mean};
 use dbdyno_types::FlagCheck;
 use dbdyno_units::Share;
+use dbdyno_workloads::decode::NO_FILES;
 
 use build::Definitions;
 use candidate::{Program, Sections};
@@ -39,8 +40,7 @@ pub use workload::ReadFile;
 /// # Errors
 /// All problems of the file, with their positions. After a TOML syntax error, only that one.
 pub fn parse(file_name: &str, text: &str) -> Result<Experiment, Problems> {
-    let no_files = |_: &str| Err("no file can be read here".to_owned());
-    parse_with_files(file_name, text, &no_files)
+    parse_with_files(file_name, text, NO_FILES)
 }
 
 /// Like [`parse`], with other files from `files`.

@@ -58,7 +58,7 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> WorkloadSection {
     let problems_before = document.problem_count();
     let mut catalog = Catalog::builtin();
     for definition in root.tables("microbenchmark") {
-        catalog.add_with_files(definition, files);
+        catalog.add(definition, files);
     }
     let own_are_valid = document.problem_count() == problems_before;
 

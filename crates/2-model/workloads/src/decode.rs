@@ -27,17 +27,15 @@ pub struct Decoded {
 /// The maximum range size: larger than any table that fits on a disk, and cannot overflow.
 const GREATEST_RANGE: i64 = 1_000_000_000_000;
 
-/// Decodes one table. Returns `None` if it has problems; they are reported to its document.
-pub fn decode(table: Table<'_>) -> Option<Decoded> {
-    decode_with_files(table, &|_| Err("no file can be read here".to_owned()))
-}
-
 /// Reads a file that a table names, relative to the directory of the experiment; or why it cannot be read. Of a
 /// path that ends in `/`, the names in the directory, one per line.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// Like [`decode`], with scripts from `files`.
-pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
+/// Where no file can be read.
+pub const NO_FILES: ReadFile<'static> = &|_| Err("no file can be read here".to_owned());
+
+/// Decodes one table, with scripts from `files`. Returns `None` if it has problems; they are reported to its document.
+pub fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
     if table.has("script") {
         return script::decode(table, files);
     }
@@ -242,7 +240,8 @@ mod tests {
     fn decoded(text: &str) -> Vec<Microbenchmark> {
         let document = Document::parse("own.toml", text).unwrap();
         let mut root = document.root();
-        let decoded = root.tables("microbenchmark").into_iter().filter_map(decode);
+        let decoded =
+            root.tables("microbenchmark").into_iter().filter_map(|table| decode(table, NO_FILES));
         let microbenchmarks = decoded.flat_map(|decoded| decoded.microbenchmarks).collect();
         root.finish();
         document.finish().unwrap_or_else(|problems| panic!("{problems}"));
