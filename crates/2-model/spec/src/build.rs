@@ -10,6 +10,7 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 
 use crate::experiment::{Build, Training};
+use crate::workload::selected;
 use crate::{names, source};
 
 /// Long enough for high counts of common code.
@@ -273,17 +274,9 @@ fn read_training(
     };
     let (out, chosen): (Vec<Spanned<&str>>, Vec<Spanned<&str>>) =
         words.value.iter().copied().partition(|word| word.value.starts_with('!'));
-    let select = |words: &[Spanned<&str>]| {
-        let bare = words.iter().map(|word| word.value.trim_start_matches('!'));
-        catalog.select(bare).map_err(|unmatched| {
-            for one in unmatched {
-                let span = words[one.index].span;
-                table.problem(span, one.to_string(), one.help());
-            }
-        })
-    };
-    let (chosen, out) = (select(&chosen), select(&out));
-    let (chosen, out) = (chosen.ok()?, out.ok()?);
+    let out: Vec<_> = out.iter().map(|word| word.map(|out| out.trim_start_matches('!'))).collect();
+    let (chosen, out) = (selected(table, catalog, &chosen), selected(table, catalog, &out));
+    let (chosen, out) = (chosen?, out?);
     let left_out = |name: &str| out.iter().any(|other| other.name == name);
     let microbenchmarks: Vec<_> = chosen.into_iter().filter(|one| !left_out(&one.name)).collect();
     if microbenchmarks.is_empty() {
@@ -329,7 +322,7 @@ pub fn read_variants(root: &mut Table<'_>) -> Vec<(String, Option<VariantOverrid
             let message = format!("`{}` is the name of a preset", name.value);
             all.problem(name.span, message, "choose another name");
         } else {
-            let valid = names::of_variant(&all, name);
+            let valid = names::check(&all, name, names::OF_CANDIDATE);
             variants.push((name.value.to_owned(), overrides.filter(|_| valid.is_some())));
         }
     }

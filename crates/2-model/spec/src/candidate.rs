@@ -87,7 +87,7 @@ pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections<'_>) -> Vec<Candid
 
 fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Option<&'d str> {
     table.require("name");
-    let name = names::of_candidate(table)?;
+    let name = names::read(table, "name", names::OF_CANDIDATE)?;
     if name.value == CONTROL {
         let message = format!("reserved name `{CONTROL}`");
         let help = "it is the name of the second instance of the baseline";
@@ -145,7 +145,7 @@ fn read_rest<'d>(
     let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
     let live = read_live(&mut table, program);
-    let series = names::of_series(&mut table);
+    let series = names::read(&mut table, "series", names::OF_CANDIDATE);
     let system = match program {
         Some(Program::Sqlite) => read_sqlite(&mut table, sections),
         Some(Program::Server(system)) => read_server(&mut table, name, system, sections),
@@ -162,7 +162,7 @@ fn read_rest<'d>(
         injected_delay,
         live: live.as_ref().and_then(|read| read.live.clone()),
         matrix: None,
-        series: series.clone(),
+        series: series.map(|series| series.value.to_owned()),
     });
     let mut all = match (one, matrix) {
         (Some(one), Some(matrix)) => matrix.candidates(&one, table_document),

@@ -4,7 +4,7 @@ use dbdyno_document::{Span, Table, did_you_mean};
 use dbdyno_types::build::BoltProfileMethod;
 use dbdyno_units::Nanos;
 
-use crate::candidate;
+use crate::candidate::CandidateSection;
 use crate::experiment::{Build, Candidate, Counts, Live, System, Train, Training, Workload};
 
 /// Shorter profiles have too few samples; longer ones do not improve the layout.
@@ -100,7 +100,7 @@ pub fn check(root: &Table<'_>, reads: &[&LiveSection], workload: &Workload) {
 }
 
 /// Checks `samples_of`: a build that is sampled for BOLT, and the same build before BOLT.
-pub fn check_samples(root: &Table<'_>, candidates: &[candidate::CandidateSection<'_>]) {
+pub fn check_samples(root: &Table<'_>, candidates: &[CandidateSection<'_>]) {
     for own in candidates {
         let Some(read) = &own.live else { continue };
         let Some((live, span)) = read.live.as_ref().zip(read.samples_of) else { continue };
