@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
-use dbdyno_live::ProbeOptions;
 use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Share;
 
@@ -226,11 +225,5 @@ fn overhead(text: &str) -> Result<Share, String> {
     match share.as_percent() {
         percent if percent > 0.0 && percent <= 100.0 => Ok(share),
         _ => Err("must be more than 0% and at most 100%".to_owned()),
-    }
-}
-
-impl Optimize {
-    pub fn probe(&self) -> ProbeOptions {
-        ProbeOptions { allow_seccomp: self.allow_seccomp, unmap: self.unmap }
     }
 }

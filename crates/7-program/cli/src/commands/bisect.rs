@@ -18,7 +18,7 @@ use crate::args::Bisect;
 use crate::commands::export_file;
 use crate::commands::report::assembled;
 use crate::commands::session::{
-    INTERRUPTED, directory_for, options, read_experiment, stop_run_on_signals,
+    directory_or, options, read_experiment, stop_run_on_signals, stopped_in,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -29,9 +29,7 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
         experiment.profile.get_or_insert_default();
     }
     export_file::check_all(&[&args.export_json])?;
-    let directory = args.out.clone();
-    let directory =
-        directory.unwrap_or_else(|| directory_for(&format!("{}-bisect", experiment.name)));
+    let directory = directory_or(args.out.as_deref(), &format!("{}-bisect", experiment.name));
     let cancel = stop_run_on_signals()?;
     let display = Display::new();
     let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
@@ -56,11 +54,7 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
             }
             conclude(&record, &result, profiled.as_ref())
         }
-        BisectEnd::Interrupted => {
-            let directory = directory.display();
-            output::note(&format!("stopped; continue with the same command and --out {directory}"));
-            Ok(ExitCode::from(INTERRUPTED))
-        }
+        BisectEnd::Interrupted => Ok(stopped_in(&directory)),
     }
 }
 
