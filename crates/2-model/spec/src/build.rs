@@ -205,17 +205,14 @@ fn read_strings(
 /// Reads `audit_ignore`: checks of the flag audit whose violations are notes only.
 pub fn read_audit_ignore(table: &mut Table<'_>) -> Option<Vec<FlagCheck>> {
     let names = table.strings("audit_ignore")?;
-    Some(names.value.into_iter().filter_map(|name| read_check(table, name)).collect())
-}
-
-fn read_check(table: &Table<'_>, name: Spanned<&str>) -> Option<FlagCheck> {
-    let check = FlagCheck::by_name(name.value);
-    if check.is_none() {
-        let message = format!("unknown check `{}`", name.value);
-        let help = did_you_mean(name.value, &FlagCheck::ALL.map(FlagCheck::name));
-        table.problem(name.span, message, help);
-    }
-    check
+    let read = |name: Spanned<&str>| {
+        FlagCheck::by_name(name.value).or_else(|| {
+            let message = format!("unknown check `{}`", name.value);
+            let help = did_you_mean(name.value, &FlagCheck::ALL.map(FlagCheck::name));
+            table.reject(name.span, message, help)
+        })
+    };
+    Some(names.value.into_iter().filter_map(read).collect())
 }
 
 /// Accepts all keys unchecked: valid keys depend on the variant, which is unknown.

@@ -76,17 +76,13 @@ pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
 
 /// Checks that all candidates have the same warm-up, and that its number of clients is measured.
 pub fn check(root: &Table<'_>, reads: &[&LiveSection], workload: &Workload) {
-    let mut others = reads.iter().filter_map(|read| Some((read.span, read.live.as_ref()?)));
-    if let Some((_, first)) = others.next() {
-        for (span, live) in others {
-            if (live.train, live.clients, live.profile)
-                != (first.train, first.clients, first.profile)
-            {
-                let message = "candidates with `live` have different warm-ups";
-                let help = "set the same `train`, `clients` and `profile` in each `live`";
-                root.problem(span, message, help);
-            }
-        }
+    let warm_up = |live: &Live| (live.train, live.clients, live.profile);
+    let mut all = reads.iter().filter_map(|read| Some((read.span, warm_up(read.live.as_ref()?))));
+    let first = all.next();
+    for (span, _) in all.filter(|(_, other)| first.is_some_and(|(_, first)| first != *other)) {
+        let message = "candidates with `live` have different warm-ups";
+        let help = "set the same `train`, `clients` and `profile` in each `live`";
+        root.problem(span, message, help);
     }
     for read in reads {
         let (Some(live), Some(span)) = (&read.live, read.clients) else { continue };

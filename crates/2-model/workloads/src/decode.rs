@@ -8,7 +8,7 @@ mod draw;
 mod script;
 mod statement;
 
-use dbdyno_document::{Problem, Span, Spanned, Table, nearest};
+use dbdyno_document::{Problem, Spanned, Table, nearest};
 
 use crate::answers::Answers;
 use crate::catalog::selecting_words;
@@ -142,7 +142,7 @@ fn read_ranges(table: &mut Table<'_>) -> Option<Vec<Option<i64>>> {
             let help = format!("it must be from 1 to {GREATEST_RANGE}");
             table.problem(range.span, "range size is out of range", help);
         }
-        report_if_twice(table, "range", range.span, ranges.value[..i].contains_value(range));
+        report_if_twice(table, "range", &ranges.value[..i], range);
     }
     Some(ranges.value.into_iter().map(|range| Some(range.value)).collect())
 }
@@ -199,8 +199,7 @@ fn read_stages(table: &mut Table<'_>) -> Option<Option<Vec<Spanned<Stage>>>> {
             continue;
         };
         let stage = word.map(|_| stage);
-        let twice = stages.contains_value(&stage);
-        report_if_twice(table, "stage", word.span, twice);
+        let twice = report_if_twice(table, "stage", &stages, &stage);
         if !twice && stage.value != Stage::Pre && stages.iter().any(|s| s.value != Stage::Pre) {
             table.problem(
                 word.span,
@@ -213,21 +212,18 @@ fn read_stages(table: &mut Table<'_>) -> Option<Option<Vec<Spanned<Stage>>>> {
     Some(Some(stages))
 }
 
-/// Search for a value, ignoring spans.
-trait ContainsValue<T> {
-    fn contains_value(&self, value: &Spanned<T>) -> bool;
-}
-
-impl<T: PartialEq> ContainsValue<T> for [Spanned<T>] {
-    fn contains_value(&self, value: &Spanned<T>) -> bool {
-        self.iter().any(|other| other.value == value.value)
-    }
-}
-
-fn report_if_twice(table: &Table<'_>, what: &str, span: Span, twice: bool) {
+/// Reports a value that is among those before it. Returns whether it is.
+fn report_if_twice<T: PartialEq>(
+    table: &Table<'_>,
+    what: &str,
+    before: &[Spanned<T>],
+    one: &Spanned<T>,
+) -> bool {
+    let twice = before.iter().any(|other| other.value == one.value);
     if twice {
-        table.report(Problem::new(span, format!("the same {what} twice")));
+        table.report(Problem::new(one.span, format!("the same {what} twice")));
     }
+    twice
 }
 
 #[cfg(test)]

@@ -70,16 +70,13 @@ impl Profiled {
     fn of(directory: &Path, result: &BisectResult) -> Option<Self> {
         let BisectResult::Found(found) = result else { return None };
         let run = directory.join(found.profiled_in.as_ref()?);
-        let profile = match assembled(&run).map_err(CliError::from) {
-            Ok(report) => {
-                let mut rows = report.microbenchmarks.into_iter().flat_map(|one| one.rows);
-                let row = rows.find(|row| row.role == Role::Candidate);
-                let profile = row.and_then(|row| row.profile);
-                profile.ok_or_else(|| "unknown: no stacks were sampled".to_owned())
-            }
-            Err(error) => Err(format!("unknown: {error}")),
-        };
-        Some(Self { run, profile })
+        let assembled = assembled(&run).map_err(|error| CliError::from(error).to_string());
+        let profile = assembled.and_then(|report| {
+            let mut rows = report.microbenchmarks.into_iter().flat_map(|one| one.rows);
+            let row = rows.find(|row| row.role == Role::Candidate);
+            row.and_then(|row| row.profile).ok_or_else(|| "no stacks were sampled".to_owned())
+        });
+        Some(Self { run, profile: profile.map_err(|reason| format!("unknown: {reason}")) })
     }
 
     fn lines(&self) -> String {
