@@ -47,18 +47,15 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
 fn refuse_without_effect(args: &List) -> Result<(), CliError> {
     let is_script = args.what == Some(Listed::Script);
     let has_microbenchmarks = args.what.is_none_or(|what| what == Listed::Microbenchmarks);
-    let of_script = args.of_script().filter(|_| !is_script);
-    let message = match args.words.first() {
-        Some(word) if !has_microbenchmarks && !is_script => {
+    let message = match (args.words.first(), args.of_script()) {
+        (Some(word), _) if !has_microbenchmarks && !is_script => {
             format!("`{word}` is unexpected: only microbenchmarks are listed by pattern")
         }
         _ if args.sql && !has_microbenchmarks => {
             "--sql is for `dbdyno list microbenchmarks`".to_owned()
         }
-        _ => match of_script {
-            Some(option) => format!("{option} is for `dbdyno list script`"),
-            None => return Ok(()),
-        },
+        (_, Some(option)) if !is_script => format!("{option} is for `dbdyno list script`"),
+        _ => return Ok(()),
     };
     Err(CliError::Usage(message))
 }
