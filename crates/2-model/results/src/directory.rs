@@ -91,9 +91,7 @@ impl RunDirectory {
         // data/NAME, data/servers/NAME and what is in them.
         check_tree(&self.data(), 2, Some(&self.data().join("servers")))
     }
-}
 
-impl RunDirectory {
     /// Checks that an open directory, to which this path led, is a run of this user. Whoever can change the path cannot
     /// lead what is written to the open directory elsewhere.
     ///

@@ -70,8 +70,7 @@ impl Record for Second {
 impl RunWriter {
     /// Store the start of a step and return its ID. Data of an earlier attempt is removed.
     pub fn begin_insert_step(&mut self, row: &InsertStepRecord) -> Result<i64, ResultsError> {
-        let session = self.session;
-        self.write("storing a step", |database| {
+        self.write("storing a step", |database, session| {
             database.execute(
                 "DELETE FROM insert_step WHERE repeat = ?1 AND candidate = ?2 AND step = ?3",
                 params![row.repeat, row.candidate, row.step],
@@ -84,7 +83,7 @@ impl RunWriter {
 
     /// Store a second of a step.
     pub fn add_insert_second(&mut self, step: i64, second: &Second) -> Result<(), ResultsError> {
-        self.write("storing a second", |database| {
+        self.write("storing a second", |database, _| {
             second.insert(database, "insert_second", ("step", step))
         })
     }
@@ -95,7 +94,7 @@ impl RunWriter {
         step: i64,
         measured: &StepMeasured,
     ) -> Result<(), ResultsError> {
-        self.write("storing a step", |database| {
+        self.write("storing a step", |database, _| {
             let sql = "UPDATE insert_step SET done = 1, wall_ns = ?2, inserts = ?3, queries = ?4, \
                        deletes = ?5, json = ?6 WHERE id = ?1";
             let parameters = params![
@@ -119,7 +118,7 @@ impl RunWriter {
         candidate: u32,
         snapshots: &[String],
     ) -> Result<(), ResultsError> {
-        self.write("storing progress", |database| {
+        self.write("storing progress", |database, _| {
             let sql = "DELETE FROM insert_step WHERE repeat = ?1 AND candidate = ?2";
             database.execute(sql, params![repeat, candidate])?;
             for at in snapshots {

@@ -67,8 +67,7 @@ fn numbers(count: &Count) -> [i64; 3] {
 impl RunWriter {
     /// Store one slice. After this returns, the slice survives a crash of this process.
     pub fn add_slice(&mut self, slice: &SliceRecord) -> Result<(), ResultsError> {
-        let session = self.session;
-        self.write("storing a slice", |database| {
+        self.write("storing a slice", |database, session| {
             slice.insert(database, "slice", ("session", session))?;
             let id = database.last_insert_rowid();
             for one in slice.measured.counts.iter() {

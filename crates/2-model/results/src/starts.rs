@@ -75,7 +75,7 @@ impl RunWriter {
             ("restart", restart.into()),
         ];
         row.extend(values);
-        self.write("storing what was found in a start", |database| replace(database, table, row))
+        self.write("storing what was found in a start", |database, _| replace(database, table, row))
     }
 }
 

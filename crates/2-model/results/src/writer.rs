@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dbdyno_types::RunIdentity;
 use dbdyno_units::Nanos;
+use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::directory::RunDirectory;
@@ -16,7 +17,8 @@ use crate::records::{
     StateSnapshotRecord, setting,
 };
 use crate::schema::{
-    ADDED_TABLES, APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, TABLES, insert,
+    ADDED_TABLES, APPLICATION_ID, EXTENSION, FIGURES_VIEW, FORMAT, MAY_HAVE_SCHEMAS, TABLES,
+    insert, replace,
 };
 use crate::slices::{remove_latency_buckets, store_latency_buckets};
 use crate::{checksum, directory, identity, untrusted};
@@ -143,7 +145,7 @@ impl RunWriter {
     /// Start a session: all records stored from now on belong to it.
     pub fn start_session(&mut self, session: &SessionRecord) -> Result<(), ResultsError> {
         let json = json(session);
-        self.write("storing the session", |database| {
+        self.write("storing the session", |database, _| {
             database.execute("INSERT INTO session (json) VALUES (?1)", [&json])?;
             let id = database.last_insert_rowid();
             checksum::store(database, "session", id).map(|()| id)
@@ -152,20 +154,18 @@ impl RunWriter {
     }
 
     pub fn update_session(&mut self, record: &SessionRecord) -> Result<(), ResultsError> {
-        let session = self.session;
-        self.write("storing the session", |database| {
-            let sql = "UPDATE session SET json = ?2 WHERE id = ?1";
-            database.execute(sql, params![session, json(record)])?;
-            checksum::store(database, "session", session)
-        })
+        self.set_in_session("json", json(record).into())
     }
 
     /// Store the duration of the session so far.
     pub fn session_elapsed(&mut self, elapsed: Nanos) -> Result<(), ResultsError> {
-        let session = self.session;
-        self.write("storing the session", |database| {
-            let sql = "UPDATE session SET elapsed_ns = ?2 WHERE id = ?1";
-            database.execute(sql, params![session, elapsed.as_nanos() as i64])?;
+        self.set_in_session("elapsed_ns", elapsed.as_nanos().cast_signed().into())
+    }
+
+    fn set_in_session(&mut self, column: &str, value: Value) -> Result<(), ResultsError> {
+        self.write("storing the session", |database, session| {
+            let sql = format!("UPDATE session SET {column} = ?2 WHERE id = ?1");
+            database.execute(&sql, params![session, value])?;
             checksum::store(database, "session", session)
         })
     }
@@ -173,7 +173,7 @@ impl RunWriter {
     /// Store whether the run may have schemas on existing servers: before the first is created, and
     /// after all are dropped.
     pub fn set_may_have_schemas(&mut self, may_have: bool) -> Result<(), ResultsError> {
-        self.write("storing progress", |database| {
+        self.write("storing progress", |database, _| {
             set_meta(database, MAY_HAVE_SCHEMAS, &may_have.to_string())
         })
     }
@@ -208,7 +208,7 @@ impl RunWriter {
     /// # Errors
     /// The database cannot be written, or already contains candidates.
     pub fn add_candidates(&mut self, candidates: &[CandidateRecord]) -> Result<(), ResultsError> {
-        self.write("storing the candidates", |database| {
+        self.write("storing the candidates", |database, _| {
             for (id, candidate) in (0_u32..).zip(candidates) {
                 let (role, record) = (json(&candidate.role), json(candidate));
                 insert!(database, "candidate" {
@@ -228,7 +228,7 @@ impl RunWriter {
         number: u32,
         candidate: &CandidateRecord,
     ) -> Result<(), ResultsError> {
-        self.write("storing the candidates", |database| {
+        self.write("storing the candidates", |database, _| {
             let sql = "UPDATE candidate SET json = ?2, checksum = ?3 WHERE id = ?1";
             let record = json(candidate);
             database.execute(sql, params![number, record, checksum::of_json(&record)]).map(drop)
@@ -236,8 +236,7 @@ impl RunWriter {
     }
 
     pub fn add_failure(&mut self, failure: &FailureRecord) -> Result<(), ResultsError> {
-        let session = self.session;
-        self.write("storing a failure", |database| {
+        self.write("storing a failure", |database, session| {
             insert!(database, "failure" {
                 "session": session,
                 "candidate": failure.candidate,
@@ -251,8 +250,7 @@ impl RunWriter {
 
     /// Store a state snapshot of an instance.
     pub fn add_state_snapshot(&mut self, record: &StateSnapshotRecord) -> Result<(), ResultsError> {
-        let session = self.session;
-        self.write("storing a state snapshot", |database| {
+        self.write("storing a state snapshot", |database, session| {
             insert!(database, "state_snapshot" {
                 "session": session,
                 "candidate": record.candidate,
@@ -265,8 +263,7 @@ impl RunWriter {
 
     /// Store an optimization.
     pub fn add_optimization(&mut self, record: &OptimizationRecord) -> Result<(), ResultsError> {
-        let session = self.session;
-        self.write("storing an optimization", |database| {
+        self.write("storing an optimization", |database, session| {
             insert!(database, "optimization" {
                 "session": session,
                 "candidate": record.candidate,
@@ -286,7 +283,7 @@ impl RunWriter {
     ) -> Result<(), ResultsError> {
         let mut settings = self.reader()?.settings()?;
         settings.push((setting::EXTENDED.to_owned(), summary.to_owned()));
-        self.write("storing the extension", |database| {
+        self.write("storing the extension", |database, _| {
             set_meta(database, EXTENSION, &json(extension))?;
             set_meta(database, "settings", &json(&settings))?;
             for id in extension.goals.keys() {
@@ -299,23 +296,23 @@ impl RunWriter {
 
     /// Mark a microbenchmark as complete, and store its response times for queries.
     pub fn set_done(&mut self, microbenchmark: u32) -> Result<(), ResultsError> {
-        self.write("storing progress", |database| {
+        self.write("storing progress", |database, _| {
             let sql = "UPDATE microbenchmark SET done = 1 WHERE id = ?1";
             database.execute(sql, [microbenchmark])?;
             store_latency_buckets(database, microbenchmark)
         })
     }
 
-    /// Run `write` in one transaction.
+    /// Run `work` in one transaction, with the number of the session.
     pub(crate) fn write<T>(
         &mut self,
         doing: &'static str,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Connection, i64) -> rusqlite::Result<T>,
     ) -> Result<T, ResultsError> {
         let transaction = self.database.transaction();
         let value = transaction
             .and_then(|transaction| {
-                let value = work(&transaction)?;
+                let value = work(&transaction, self.session)?;
                 transaction.commit()?;
                 Ok(value)
             })
@@ -330,11 +327,8 @@ impl RunWriter {
 
 /// Store a value in `meta`, or replace it.
 pub(crate) fn set_meta(database: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
-    let columns = [("key", key), ("value", value)];
-    let checksums = columns.map(|(column, value)| checksum::of_value(column, value.into()));
-    let checksum = checksums.into_iter().fold(0, u32::wrapping_add);
-    let sql = "INSERT OR REPLACE INTO meta (key, value, checksum) VALUES (?1, ?2, ?3)";
-    database.execute(sql, params![key, value, checksum]).map(drop)
+    let row = vec![("key", key.to_owned().into()), ("value", value.to_owned().into())];
+    replace(database, "meta", row)
 }
 
 fn fill(

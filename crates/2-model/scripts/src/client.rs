@@ -252,6 +252,22 @@ pub struct Setup {
 impl Setup {
     /// The default of [`Self::time_limit`].
     pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+    /// The first client of one, restricted.
+    pub fn restricted(driver: Driver, options: &Options) -> Self {
+        Self {
+            driver,
+            storage_engine: None,
+            access: Arc::default(),
+            options: options.clone(),
+            client: 0,
+            clients: 1,
+            seed: Seed::of(&[]),
+            unique: UniquePosition::default(),
+            time_limit: Self::TIME_LIMIT,
+            restricted: true,
+        }
+    }
 }
 
 /// What a state is loaded for.

@@ -10,7 +10,6 @@ use crate::host::{
     Driver, Host, Outcome, Recorder, Rows, Sent, SqlError, SqlErrorKind, Value,
     seems_to_return_rows,
 };
-use crate::inspect;
 use crate::options::Options;
 use crate::source::Source;
 
@@ -96,7 +95,7 @@ impl FirstStatements {
     pub fn of(source: &Source, options: &Options, of_events: &Options) -> Self {
         let mut first = Self::default();
         for driver in [Driver::MySql, Driver::PostgreSql] {
-            let setup = Setup { restricted: false, ..inspect::setup(driver, options) };
+            let setup = Setup { restricted: false, ..Setup::restricted(driver, options) };
             let bytes = Cell::new(0);
             let is_enough = || bytes.get() > BYTES;
             let mut add = |sql: &str| {

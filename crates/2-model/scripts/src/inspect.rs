@@ -1,7 +1,5 @@
 //! What a script declares, found by loading it.
 
-use std::sync::Arc;
-
 use mlua::Table;
 
 use crate::calls::Progress;
@@ -9,7 +7,6 @@ use crate::client::{Client, Setup, State, Use};
 use crate::error::ScriptError;
 use crate::host::{Driver, Recorder};
 use crate::options::{Declared, OptionKind, OptionProblem, Options, check_option};
-use crate::random::{Seed, UniquePosition};
 use crate::source::{Source, Version};
 
 /// Loads a script without a database, with these options. Nothing is executed: see [`Setup::restricted`].
@@ -21,13 +18,13 @@ pub fn inspect(
     driver: Driver,
     options: &Options,
 ) -> Result<Declared, ScriptError> {
-    declared(source, &setup(driver, options))
+    declared(source, &Setup::restricted(driver, options))
 }
 
 /// Loads a script in a run, where it may do anything, and checks that it has `event` and these options.
 pub fn check_in_run(source: &Source, options: &Options) -> Result<(), String> {
     let load = |options: &Options| {
-        let setup = Setup { restricted: false, ..setup(Driver::MySql, options) };
+        let setup = Setup { restricted: false, ..Setup::restricted(Driver::MySql, options) };
         declared(source, &setup).map_err(|error| error.to_string())
     };
     let declared = load(&Options::new())?;
@@ -70,22 +67,6 @@ fn declared(source: &Source, setup: &Setup) -> Result<Declared, ScriptError> {
     })
 }
 
-/// The first client of one, restricted.
-pub(crate) fn setup(driver: Driver, options: &Options) -> Setup {
-    Setup {
-        driver,
-        storage_engine: None,
-        access: Arc::default(),
-        options: options.clone(),
-        client: 0,
-        clients: 1,
-        seed: Seed::of(&[]),
-        unique: UniquePosition::default(),
-        time_limit: Setup::TIME_LIMIT,
-        restricted: true,
-    }
-}
-
 /// Events that [`only_reads`] runs.
 const EVENTS: u32 = 500;
 
@@ -93,7 +74,7 @@ const EVENTS: u32 = 500;
 /// is executed: false for a script that needs answers.
 pub fn only_reads(source: &Source, options: &Options) -> bool {
     let mut recorder = Recorder::default();
-    let setup = setup(Driver::MySql, options);
+    let setup = Setup::restricted(Driver::MySql, options);
     let Ok(mut client) = Client::start(source, &setup, &mut recorder) else { return false };
     recorder.statements.clear();
     (0..EVENTS).all(|_| {

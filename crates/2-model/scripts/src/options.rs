@@ -157,7 +157,7 @@ pub(crate) fn general_options(
         ("pgsql_user", of(pgsql, &access.user, "sbtest")),
         ("pgsql_password", Text(String::new())),
         ("pgsql_db", of(pgsql, &access.database, "sbtest")),
-        ("rand_type", Text(random.distribution.name(version).to_owned())),
+        ("rand_type", Text(random.distribution.name().to_owned())),
         ("rand_seed", Number(0.0)),
         ("rand_pareto_h", Number(random.pareto_h)),
     ];
@@ -233,104 +233,73 @@ impl IgnoredErrors {
     }
 }
 
-/// An option of sysbench that dbdyno does not accept.
-struct Replaced {
-    name: &'static str,
-    /// What replaces it in an experiment file.
-    in_file: &'static str,
-    /// What replaces it in `run --script` and `compare`.
-    on_command_line: &'static str,
-}
-
-const fn replaced(
-    name: &'static str,
-    in_file: &'static str,
-    on_command_line: &'static str,
-) -> Replaced {
-    Replaced { name, in_file, on_command_line }
-}
-
-const CLIENTS: &str = "set `clients` in [workload]";
-const BUDGET: &str = "set `budget` in [schedule]";
-const SLICE: &str = "set `slice` and `budget` in [schedule]";
-const WARMUP: &str = "set `warmup_blocks` in [schedule]";
-const SEED: &str = "set `seed` at the top of the experiment";
-const UNLIMITED_START: &str = "`thread_init` has no limit of time";
-const UNLIMITED: &str = "clients send as fast as they can";
-const STORED: &str = "every slice is stored";
-const PERCENTILES: &str = "all percentiles are reported";
-const ONLY_POSTGRESQL: &str = "only PostgreSQL itself is supported";
-const SERVER: &str = "set `url` of the candidate to use an existing server";
-const SERVER_WORD: &str = "name the URL of an existing server as a candidate";
+/// What replaces options of connections.
+const SERVER: [&str; 2] = [
+    "set `url` of the candidate to use an existing server",
+    "name the URL of an existing server as a candidate",
+];
 const SCHEMA: &str =
     "dbdyno creates a schema for the data, whose name the script finds in this option";
 const LOGIN: &str =
     "passwords are read from the user's files or the environment, never from options";
 const DRIVERS: &str = "dbdyno's connections are its own, and do not have this";
-const SLICES_END: &str = "events in progress end before a slice does";
 
-const REPLACED_OPTIONS: [Replaced; 39] = [
-    replaced("mysql_host", SERVER, SERVER_WORD),
-    replaced("mysql_port", SERVER, SERVER_WORD),
-    replaced("mysql_socket", SERVER, SERVER_WORD),
-    replaced("mysql_user", SERVER, SERVER_WORD),
-    replaced("mysql_ssl", SERVER, SERVER_WORD),
-    replaced("mysql_password", LOGIN, LOGIN),
-    replaced("mysql_db", SCHEMA, SCHEMA),
-    replaced("mysql_ssl_cipher", DRIVERS, DRIVERS),
-    replaced("mysql_compression", DRIVERS, DRIVERS),
-    replaced("mysql_debug", DRIVERS, DRIVERS),
-    replaced("db_debug", DRIVERS, DRIVERS),
-    replaced("mysql_dry_run", "use `dbdyno list script`", "use `dbdyno list script`"),
-    replaced("pgsql_host", SERVER, SERVER_WORD),
-    replaced("pgsql_port", SERVER, SERVER_WORD),
-    replaced("pgsql_user", SERVER, SERVER_WORD),
-    replaced("pgsql_password", LOGIN, LOGIN),
-    replaced("pgsql_db", SCHEMA, SCHEMA),
-    replaced("forced_shutdown", SLICES_END, SLICES_END),
-    replaced("thread_stack_size", "a client's stack has 1 MiB", "a client's stack has 1 MiB"),
-    replaced("config_file", "write options into `options`", "write each as `--option NAME=VALUE`"),
-    replaced("thread_init_timeout", UNLIMITED_START, UNLIMITED_START),
-    replaced("threads", CLIENTS, "use `--clients`"),
-    replaced("num_threads", CLIENTS, "use `--clients`"),
-    replaced("time", BUDGET, "use `--for`"),
-    replaced("max_time", BUDGET, "use `--for`"),
-    replaced("events", SLICE, "use `--for`"),
-    replaced("max_requests", SLICE, "use `--for`"),
-    replaced("rate", UNLIMITED, UNLIMITED),
-    replaced("tx_rate", UNLIMITED, UNLIMITED),
-    replaced("warmup_time", WARMUP, "set `warmup_blocks` in the file that `--save` writes"),
-    replaced("report_interval", STORED, STORED),
-    replaced("report_checkpoints", STORED, STORED),
-    replaced("percentile", PERCENTILES, PERCENTILES),
-    replaced("histogram", PERCENTILES, PERCENTILES),
-    replaced("rand_seed", SEED, "set `seed` in the file that `--save` writes"),
-    replaced("db_driver", "set `system` of the candidate", "name candidates, such as `mariadb`"),
-    replaced(
-        "db_ps_mode",
-        "set `statements` of the candidate",
-        "name a candidate such as `mariadb:statements=text`",
+/// Options of sysbench that dbdyno does not accept, with what replaces them in an experiment file, and in
+/// `run --script` and `compare`.
+const REPLACED_OPTIONS: [(&[&str], [&str; 2]); 22] = [
+    (&["mysql_host", "mysql_port", "mysql_socket", "mysql_user", "mysql_ssl"], SERVER),
+    (&["pgsql_host", "pgsql_port", "pgsql_user"], SERVER),
+    (&["mysql_password", "pgsql_password"], [LOGIN; 2]),
+    (&["mysql_db", "pgsql_db"], [SCHEMA; 2]),
+    (&["mysql_ssl_cipher", "mysql_compression", "mysql_debug", "db_debug"], [DRIVERS; 2]),
+    (&["mysql_dry_run"], ["use `dbdyno list script`"; 2]),
+    (&["forced_shutdown"], ["events in progress end before a slice does"; 2]),
+    (&["thread_stack_size"], ["a client's stack has 1 MiB"; 2]),
+    (&["config_file"], ["write options into `options`", "write each as `--option NAME=VALUE`"]),
+    (&["thread_init_timeout"], ["`thread_init` has no limit of time"; 2]),
+    (&["threads", "num_threads"], ["set `clients` in [workload]", "use `--clients`"]),
+    (&["time", "max_time"], ["set `budget` in [schedule]", "use `--for`"]),
+    (&["events", "max_requests"], ["set `slice` and `budget` in [schedule]", "use `--for`"]),
+    (&["rate", "tx_rate"], ["clients send as fast as they can"; 2]),
+    (
+        &["warmup_time"],
+        [
+            "set `warmup_blocks` in [schedule]",
+            "set `warmup_blocks` in the file that `--save` writes",
+        ],
     ),
-    replaced(
-        "mysql_storage_engine",
-        "set `engine` of the candidate",
-        "name a candidate such as `mariadb:engine=myrocks`",
+    (&["report_interval", "report_checkpoints"], ["every slice is stored"; 2]),
+    (&["percentile", "histogram"], ["all percentiles are reported"; 2]),
+    (
+        &["rand_seed"],
+        ["set `seed` at the top of the experiment", "set `seed` in the file that `--save` writes"],
     ),
-    replaced("pgsql_variant", ONLY_POSTGRESQL, ONLY_POSTGRESQL),
+    (&["db_driver"], ["set `system` of the candidate", "name candidates, such as `mariadb`"]),
+    (
+        &["db_ps_mode"],
+        ["set `statements` of the candidate", "name a candidate such as `mariadb:statements=text`"],
+    ),
+    (
+        &["mysql_storage_engine"],
+        ["set `engine` of the candidate", "name a candidate such as `mariadb:engine=myrocks`"],
+    ),
+    (&["pgsql_variant"], ["only PostgreSQL itself is supported"; 2]),
 ];
 
 /// Those that sysbench's own scripts declare.
 const REPLACED_OF_SCRIPTS: [&str; 2] = ["mysql_storage_engine", "pgsql_variant"];
 
-fn replaced_option(name: &str) -> Option<&'static Replaced> {
+/// What replaces an option, as in [`REPLACED_OPTIONS`].
+fn replaced_option(name: &str) -> Option<[&'static str; 2]> {
     let name = name.replace('-', "_");
-    REPLACED_OPTIONS.iter().find(|option| option.name == name)
+    let mut all = REPLACED_OPTIONS.iter();
+    all.find(|(names, _)| names.contains(&name.as_str())).map(|(_, instead)| *instead)
 }
 
 /// What replaces an option of sysbench on the command line of `run --script` and `compare`; `None` if dbdyno does
 /// not replace it.
 pub fn replaced_on_command_line(name: &str) -> Option<&'static str> {
-    replaced_option(name).map(|option| option.on_command_line)
+    replaced_option(name).map(|[_, on_command_line]| on_command_line)
 }
 
 /// Options of sysbench that dbdyno accepts for every script.
@@ -358,8 +327,8 @@ pub fn check_option(name: &str, declared: &Declared) -> Result<(), OptionProblem
     let has_own = |options: &Vec<(String, _)>| options.iter().any(|(one, _)| *one == underscored);
     let is_own = declared.options.as_ref().is_some_and(has_own)
         && !REPLACED_OF_SCRIPTS.contains(&underscored.as_str());
-    if let Some(option) = replaced_option(name).filter(|_| !is_own) {
-        return Err(OptionProblem::Replaced(option.in_file));
+    if let Some([in_file, _]) = replaced_option(name).filter(|_| !is_own) {
+        return Err(OptionProblem::Replaced(in_file));
     }
     let name = underscored;
     let Some(options) = &declared.options else { return Ok(()) };
@@ -384,10 +353,8 @@ pub(crate) fn take_random(
     };
     if let Some(value) = take("rand_type") {
         let all = Distribution::of(version);
-        let known = all.iter().find(|(name, _)| *name == value);
-        let Some((_, distribution)) = known else {
-            let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-            let names = names.join(", ");
+        let Some(distribution) = all.iter().find(|one| one.name() == value) else {
+            let names = all.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
             return Err(("rand_type".to_owned(), format!("`{value}` is not one of {names}")));
         };
         random.distribution = *distribution;

@@ -67,44 +67,29 @@ impl LibraryRandom {
     }
 }
 
-/// The distributions of sysbench.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Distribution {
-    Uniform,
-    /// The mean of several uniform values.
-    Gaussian,
-    /// Mostly values of a small range in the middle, otherwise Gaussian.
-    #[default]
-    Special,
-    /// Powers of uniform values.
-    Pareto,
-    /// Small values more often, by powers of the values.
-    Zipfian,
+dbdyno_types::words! {
+    /// The distributions of sysbench, with their names in `--rand-type`.
+    #[derive(Default)]
+    Distribution {
+        Uniform = "uniform",
+        /// The mean of several uniform values.
+        Gaussian = "gaussian",
+        /// Mostly values of a small range in the middle, otherwise Gaussian.
+        #[default]
+        Special = "special",
+        /// Powers of uniform values.
+        Pareto = "pareto",
+        /// Small values more often, by powers of the values.
+        Zipfian = "zipfian",
+    }
 }
 
 impl Distribution {
-    /// Its name in `--rand-type` of this version.
-    pub(crate) fn name(self, version: Version) -> &'static str {
-        let all = Self::of(version).iter();
-        all.copied().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
-    }
-
-    /// The names of `--rand-type`.
-    pub const fn of(version: Version) -> &'static [(&'static str, Self)] {
+    /// Those of a version.
+    pub(crate) const fn of(version: Version) -> &'static [Self] {
         match version {
-            Version::V1_0 => &[
-                ("uniform", Self::Uniform),
-                ("gaussian", Self::Gaussian),
-                ("special", Self::Special),
-                ("pareto", Self::Pareto),
-            ],
-            Version::V1_1 => &[
-                ("uniform", Self::Uniform),
-                ("gaussian", Self::Gaussian),
-                ("pareto", Self::Pareto),
-                ("zipfian", Self::Zipfian),
-            ],
+            Version::V1_0 => &[Self::Uniform, Self::Gaussian, Self::Special, Self::Pareto],
+            Version::V1_1 => &[Self::Uniform, Self::Gaussian, Self::Pareto, Self::Zipfian],
         }
     }
 }

@@ -10,6 +10,7 @@ use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
 
 use crate::experiment::{Build, Training};
+use crate::workload::selected;
 use crate::{names, source};
 
 /// Long enough for high counts of common code.
@@ -204,17 +205,14 @@ fn read_strings(
 /// Reads `audit_ignore`: checks of the flag audit whose violations are notes only.
 pub fn read_audit_ignore(table: &mut Table<'_>) -> Option<Vec<FlagCheck>> {
     let names = table.strings("audit_ignore")?;
-    Some(names.value.into_iter().filter_map(|name| read_check(table, name)).collect())
-}
-
-fn read_check(table: &Table<'_>, name: Spanned<&str>) -> Option<FlagCheck> {
-    let check = FlagCheck::by_name(name.value);
-    if check.is_none() {
-        let message = format!("unknown check `{}`", name.value);
-        let help = did_you_mean(name.value, &FlagCheck::ALL.map(FlagCheck::name));
-        table.problem(name.span, message, help);
-    }
-    check
+    let read = |name: Spanned<&str>| {
+        FlagCheck::by_name(name.value).or_else(|| {
+            let message = format!("unknown check `{}`", name.value);
+            let help = did_you_mean(name.value, &FlagCheck::ALL.map(FlagCheck::name));
+            table.reject(name.span, message, help)
+        })
+    };
+    Some(names.value.into_iter().filter_map(read).collect())
 }
 
 /// Accepts all keys unchecked: valid keys depend on the variant, which is unknown.
@@ -273,17 +271,9 @@ fn read_training(
     };
     let (out, chosen): (Vec<Spanned<&str>>, Vec<Spanned<&str>>) =
         words.value.iter().copied().partition(|word| word.value.starts_with('!'));
-    let select = |words: &[Spanned<&str>]| {
-        let bare = words.iter().map(|word| word.value.trim_start_matches('!'));
-        catalog.select(bare).map_err(|unmatched| {
-            for one in unmatched {
-                let span = words[one.index].span;
-                table.problem(span, one.to_string(), one.help());
-            }
-        })
-    };
-    let (chosen, out) = (select(&chosen), select(&out));
-    let (chosen, out) = (chosen.ok()?, out.ok()?);
+    let out: Vec<_> = out.iter().map(|word| word.map(|out| out.trim_start_matches('!'))).collect();
+    let (chosen, out) = (selected(table, catalog, &chosen), selected(table, catalog, &out));
+    let (chosen, out) = (chosen?, out?);
     let left_out = |name: &str| out.iter().any(|other| other.name == name);
     let microbenchmarks: Vec<_> = chosen.into_iter().filter(|one| !left_out(&one.name)).collect();
     if microbenchmarks.is_empty() {
@@ -329,7 +319,7 @@ pub fn read_variants(root: &mut Table<'_>) -> Vec<(String, Option<VariantOverrid
             let message = format!("`{}` is the name of a preset", name.value);
             all.problem(name.span, message, "choose another name");
         } else {
-            let valid = names::of_variant(&all, name);
+            let valid = names::check(&all, name, names::OF_CANDIDATE);
             variants.push((name.value.to_owned(), overrides.filter(|_| valid.is_some())));
         }
     }

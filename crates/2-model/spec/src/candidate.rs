@@ -87,7 +87,7 @@ pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections<'_>) -> Vec<Candid
 
 fn read_name<'d>(table: &mut Table<'d>, taken: &mut Vec<Spanned<&'d str>>) -> Option<&'d str> {
     table.require("name");
-    let name = names::of_candidate(table)?;
+    let name = names::read(table, "name", names::OF_CANDIDATE)?;
     if name.value == CONTROL {
         let message = format!("reserved name `{CONTROL}`");
         let help = "it is the name of the second instance of the baseline";
@@ -117,20 +117,28 @@ fn read_delay(table: &mut Table<'_>, program: Option<Program>) -> Option<Share> 
 
 /// Reads `live`. Only for private servers: on others, changes would outlast the run.
 fn read_live(table: &mut Table<'_>, program: Option<Program>) -> Option<live::LiveSection> {
-    match program {
-        Some(Program::Server(_)) if !table.has("url") => live::read(table),
-        Some(Program::Server(_)) => {
-            let help = "use `dbdyno live optimize --pid PID` for a running server";
-            table.refuse("live", "applies to servers that dbdyno starts only", help);
-            None
+    let of_url = "use `dbdyno live optimize --pid PID` for a running server";
+    let of_sqlite = "SQLite is a library in dbdyno's worker: remove `live`";
+    started_server(table, "live", program, [of_url, of_sqlite])?;
+    live::read(table)
+}
+
+/// The system of a server that dbdyno starts. For others the key is refused, with what to do for a server with a `url`,
+/// and for SQLite.
+fn started_server(
+    table: &mut Table<'_>,
+    key: &'static str,
+    program: Option<Program>,
+    [of_url, of_sqlite]: [&str; 2],
+) -> Option<ServerSystem> {
+    match program? {
+        Program::Server(system) if !table.has("url") => return Some(system),
+        Program::Server(_) => {
+            table.refuse(key, "applies to servers that dbdyno starts only", of_url);
         }
-        Some(Program::Sqlite) => {
-            let help = "SQLite is a library in dbdyno's worker: remove `live`";
-            table.refuse("live", "applies to servers only", help);
-            None
-        }
-        None => None,
+        Program::Sqlite => table.refuse(key, "applies to servers only", of_sqlite),
     }
+    None
 }
 
 fn read_rest<'d>(
@@ -145,7 +153,7 @@ fn read_rest<'d>(
     let injected_delay = read_delay(&mut table, program);
     let url = table.key_span("url");
     let live = read_live(&mut table, program);
-    let series = names::of_series(&mut table);
+    let series = names::read(&mut table, "series", names::OF_CANDIDATE);
     let system = match program {
         Some(Program::Sqlite) => read_sqlite(&mut table, sections),
         Some(Program::Server(system)) => read_server(&mut table, name, system, sections),
@@ -162,7 +170,7 @@ fn read_rest<'d>(
         injected_delay,
         live: live.as_ref().and_then(|read| read.live.clone()),
         matrix: None,
-        series: series.clone(),
+        series: series.map(|series| series.value.to_owned()),
     });
     let mut all = match (one, matrix) {
         (Some(one), Some(matrix)) => matrix.candidates(&one, table_document),
@@ -251,19 +259,9 @@ struct Matrix {
 /// Reads `matrix`; `None` if there is none or it has problems.
 fn read_matrix(table: &mut Table<'_>, program: Option<Program>) -> Option<Matrix> {
     let span = table.key_span("matrix")?;
-    let system = match program? {
-        Program::Server(system) if !table.has("url") => system,
-        Program::Server(_) => {
-            let help = "dbdyno does not configure a server with a `url`";
-            table.refuse("matrix", "applies to servers that dbdyno starts only", help);
-            return None;
-        }
-        Program::Sqlite => {
-            let help = "write a [[candidate]] with `sqlite = { … }` for each combination";
-            table.refuse("matrix", "applies to servers only", help);
-            return None;
-        }
-    };
+    let of_url = "dbdyno does not configure a server with a `url`";
+    let of_sqlite = "write a [[candidate]] with `sqlite = { … }` for each combination";
+    let system = started_server(table, "matrix", program, [of_url, of_sqlite])?;
     let mut matrix = table.table("matrix")?;
     let problems_before = matrix.document().problem_count();
     let mut settings: Vec<(Spanned<String>, Vec<String>)> = Vec::new();

@@ -341,20 +341,14 @@ pub struct Live {
     pub force: bool,
 }
 
-/// Source of the executions of blocks of code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Counts {
-    /// Estimated from samples.
-    Sampled,
-    /// Counted in short bursts after the sampling.
-    Exact,
-}
-
-impl Counts {
-    /// The names in experiment files, rules and options.
-    pub const NAMES: [(&'static str, Self); 2] =
-        [("exact", Self::Exact), ("sampled", Self::Sampled)];
+dbdyno_types::words! {
+    /// Source of the executions of blocks of code.
+    Counts {
+        /// Counted in short bursts after the sampling.
+        Exact = "exact",
+        /// Estimated from samples.
+        Sampled = "sampled",
+    }
 }
 
 /// That of experiments that were stored before executions were counted.

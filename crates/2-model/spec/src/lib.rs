@@ -26,9 +26,10 @@ use std::collections::BTreeSet;
 use dbdyno_document::{Document, Problems, Spanned, Table, did_you_mean};
 use dbdyno_types::FlagCheck;
 use dbdyno_units::Share;
+use dbdyno_workloads::decode::NO_FILES;
 
 use build::Definitions;
-use candidate::{Program, Sections};
+use candidate::{CandidateSection, Program, Sections};
 use experiment::{Checks, Experiment, Workload};
 pub use names::CONTROL;
 pub use option_file::{LeftOut, OptionFile};
@@ -39,8 +40,7 @@ pub use workload::ReadFile;
 /// # Errors
 /// All problems of the file, with their positions. After a TOML syntax error, only that one.
 pub fn parse(file_name: &str, text: &str) -> Result<Experiment, Problems> {
-    let no_files = |_: &str| Err("no file can be read here".to_owned());
-    parse_with_files(file_name, text, &no_files)
+    parse_with_files(file_name, text, NO_FILES)
 }
 
 /// Like [`parse`], with other files from `files`.
@@ -67,7 +67,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     for key in ["name", "baseline"] {
         root.require(key);
     }
-    let name = names::of_experiment(&mut root);
+    let name = names::read(&mut root, "name", names::OF_EXPERIMENT);
     let baseline = root.string("baseline");
     let control = root.bool("control").map(|control| control.value);
     let seed = root.number("seed", 0..=i64::MAX).map_or(1, |seed| seed as u64);
@@ -118,12 +118,10 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         workload::check_microbenchmarks(&root, &workload.microbenchmarks, &candidates);
         check_scripts(&root, workload, &candidates);
     }
-    let is_server =
-        |one: &candidate::CandidateSection<'_>| matches!(one.program, Some(Program::Server(_)));
-    let is_live = |one: &candidate::CandidateSection<'_>| {
-        one.live.as_ref().is_some_and(|it| it.live.is_some())
-    };
-    let lasts = |one: &candidate::CandidateSection<'_>| one.url.is_some() || is_live(one);
+    let is_server = |one: &CandidateSection<'_>| matches!(one.program, Some(Program::Server(_)));
+    let is_live =
+        |one: &CandidateSection<'_>| one.live.as_ref().is_some_and(|it| it.live.is_some());
+    let lasts = |one: &CandidateSection<'_>| one.url.is_some() || is_live(one);
     if let (Some(rows), true) = (workload.rows, candidates.iter().any(is_server)) {
         workload::check_rows_of_servers(&root, rows);
     }
@@ -144,7 +142,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         complete.extend(candidate.others);
     }
     Some(Experiment {
-        name: name?.to_owned(),
+        name: name?.value.to_owned(),
         baseline,
         control,
         seed,
@@ -161,11 +159,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
 }
 
 /// Checks that scripts of sysbench can run on all candidates, and that their tables have no others in the way.
-fn check_scripts(
-    root: &Table<'_>,
-    workload: &Workload,
-    candidates: &[candidate::CandidateSection<'_>],
-) {
+fn check_scripts(root: &Table<'_>, workload: &Workload, candidates: &[CandidateSection<'_>]) {
     let Some(script) = workload.scripts().next() else { return };
     let name = &script.source.name;
     let span = root.key_span("microbenchmark").unwrap_or_default();
@@ -185,7 +179,7 @@ fn check_scripts(
     }
 }
 
-fn check_no_delays(root: &Table<'_>, candidates: &[candidate::CandidateSection<'_>]) {
+fn check_no_delays(root: &Table<'_>, candidates: &[CandidateSection<'_>]) {
     let complete = candidates.iter().filter_map(|candidate| candidate.complete.as_ref());
     for candidate in complete.filter(|candidate| candidate.injected_delay.is_some()) {
         let span = root.key_span("insert_benchmark").unwrap_or_default();
@@ -211,7 +205,7 @@ fn read_checks(table: Option<Table<'_>>) -> (Checks, Vec<FlagCheck>) {
 fn check_baseline(
     root: &Table<'_>,
     baseline: Option<Spanned<&str>>,
-    candidates: &[candidate::CandidateSection<'_>],
+    candidates: &[CandidateSection<'_>],
 ) {
     let Some(baseline) = baseline else { return };
     let mut names: Vec<&str> = candidates.iter().filter_map(|candidate| candidate.name).collect();

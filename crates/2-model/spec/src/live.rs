@@ -4,7 +4,7 @@ use dbdyno_document::{Span, Table, did_you_mean};
 use dbdyno_types::build::BoltProfileMethod;
 use dbdyno_units::Nanos;
 
-use crate::candidate;
+use crate::candidate::CandidateSection;
 use crate::experiment::{Build, Candidate, Counts, Live, System, Train, Training, Workload};
 
 /// Shorter profiles have too few samples; longer ones do not improve the layout.
@@ -59,7 +59,7 @@ pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
     }
     table.set("frequency", FREQUENCIES, &mut live.frequency);
     table.set_choice("train", Train::WORDS, &mut live.train);
-    table.set_choice("counts", &Counts::NAMES, &mut live.counts);
+    table.set_choice("counts", Counts::WORDS, &mut live.counts);
     let clients = table.number_at("clients", 1..=1024_u32);
     live.clients = clients.map(|clients| clients.value);
     table.set("max_pause", PAUSES, &mut live.max_pause);
@@ -76,17 +76,13 @@ pub fn read(table: &mut Table<'_>) -> Option<LiveSection> {
 
 /// Checks that all candidates have the same warm-up, and that its number of clients is measured.
 pub fn check(root: &Table<'_>, reads: &[&LiveSection], workload: &Workload) {
-    let mut others = reads.iter().filter_map(|read| Some((read.span, read.live.as_ref()?)));
-    if let Some((_, first)) = others.next() {
-        for (span, live) in others {
-            if (live.train, live.clients, live.profile)
-                != (first.train, first.clients, first.profile)
-            {
-                let message = "candidates with `live` have different warm-ups";
-                let help = "set the same `train`, `clients` and `profile` in each `live`";
-                root.problem(span, message, help);
-            }
-        }
+    let warm_up = |live: &Live| (live.train, live.clients, live.profile);
+    let mut all = reads.iter().filter_map(|read| Some((read.span, warm_up(read.live.as_ref()?))));
+    let first = all.next();
+    for (span, _) in all.filter(|(_, other)| first.is_some_and(|(_, first)| first != *other)) {
+        let message = "candidates with `live` have different warm-ups";
+        let help = "set the same `train`, `clients` and `profile` in each `live`";
+        root.problem(span, message, help);
     }
     for read in reads {
         let (Some(live), Some(span)) = (&read.live, read.clients) else { continue };
@@ -100,7 +96,7 @@ pub fn check(root: &Table<'_>, reads: &[&LiveSection], workload: &Workload) {
 }
 
 /// Checks `samples_of`: a build that is sampled for BOLT, and the same build before BOLT.
-pub fn check_samples(root: &Table<'_>, candidates: &[candidate::CandidateSection<'_>]) {
+pub fn check_samples(root: &Table<'_>, candidates: &[CandidateSection<'_>]) {
     for own in candidates {
         let Some(read) = &own.live else { continue };
         let Some((live, span)) = read.live.as_ref().zip(read.samples_of) else { continue };

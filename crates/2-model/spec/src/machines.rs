@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dbdyno_document::{Spanned, Table, did_you_mean};
 use dbdyno_types::ClientWait;
@@ -10,7 +10,7 @@ use dbdyno_types::server::Target;
 use dbdyno_units::Nanos;
 
 use crate::experiment::{Cpus, Fleet, Host};
-use crate::{existing, names};
+use crate::{existing, names, server};
 
 /// Reads all hosts. One with problems is returned as well, so that candidates can name it.
 pub fn read_hosts(root: &mut Table<'_>) -> Vec<Host> {
@@ -20,12 +20,13 @@ pub fn read_hosts(root: &mut Table<'_>) -> Vec<Host> {
 }
 
 fn read_host(name: Spanned<&str>, mut table: Table<'_>) -> Option<Host> {
-    let name = names::of_host(&table, name)?;
+    let name = names::check(&table, name, names::OF_EXPERIMENT)?.value;
     let ssh = table.string("ssh");
     let address = table.string("address");
     let destination = ssh.and_then(|ssh| read_destination(&table, ssh));
     let address = address.and_then(|address| read_address(&table, address));
-    let directory = read_directory(&mut table);
+    let example = "write the full path on the host, such as \"/mnt/nvme\"";
+    let directory = server::read_path(&mut table, "directory", example);
     let cpus = read_cpu_list(&mut table, "cpus");
     table.finish();
     Some(Host {
@@ -63,18 +64,6 @@ fn read_address(table: &Table<'_>, address: Spanned<&str>) -> Option<String> {
         return refuse(format!("invalid address `{}`", address.value), help);
     }
     Some(address.value.to_owned())
-}
-
-fn read_directory(table: &mut Table<'_>) -> Option<PathBuf> {
-    let directory = table.string("directory")?;
-    if !Path::new(directory.value).is_absolute() || directory.value.contains(char::is_control) {
-        return table.reject(
-            directory.span,
-            "the path of `directory` must be absolute",
-            "write the full path on the host, such as \"/mnt/nvme\"",
-        );
-    }
-    Some(PathBuf::from(directory.value))
 }
 
 /// Reads the `host` of an existing server with this `url`, and reports an address of this machine.

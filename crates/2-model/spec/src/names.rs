@@ -10,47 +10,16 @@ pub const CONTROL: &str = "control";
 /// Names become parts of file names, which are limited to 255 bytes.
 pub const LONGEST: usize = 100;
 
-/// What a name may contain besides letters and digits.
-#[derive(Clone, Copy)]
-struct Signs {
-    allowed: &'static str,
-    made_of: &'static str,
-}
+/// What the name of an experiment, which begins that of the run directory, and of a host may contain besides letters
+/// and digits.
+pub const OF_EXPERIMENT: &str = "-_.";
 
-const OF_EXPERIMENT: Signs =
-    Signs { allowed: "-_.", made_of: "letters a–z and A–Z, digits and - _ ." };
-
-const OF_CANDIDATE: Signs =
-    Signs { allowed: "-_.+", made_of: "letters a–z and A–Z, digits and - _ . +" };
-
-/// The experiment's name, used as a prefix of the run directory's name.
-pub fn of_experiment<'d>(table: &mut Table<'d>) -> Option<&'d str> {
-    read(table, OF_EXPERIMENT).map(|name| name.value)
-}
-
-pub fn of_candidate<'d>(table: &mut Table<'d>) -> Option<Spanned<&'d str>> {
-    read(table, OF_CANDIDATE)
-}
+/// The same of candidates, series and variants.
+pub const OF_CANDIDATE: &str = "-_.+";
 
 /// Whether a candidate can have this name.
 pub fn is_of_candidate(name: &str) -> bool {
     name != CONTROL && problem_of(name, OF_CANDIDATE).is_none()
-}
-
-/// The name of a candidate's series.
-pub fn of_series(table: &mut Table<'_>) -> Option<String> {
-    let name = table.string("series")?;
-    check(table, name, OF_CANDIDATE).map(|name| name.value.to_owned())
-}
-
-/// A variant's name, which is the key of its table.
-pub fn of_variant<'d>(table: &Table<'d>, name: Spanned<&'d str>) -> Option<&'d str> {
-    check(table, name, OF_CANDIDATE).map(|name| name.value)
-}
-
-/// A host's name, which is the key of its table.
-pub fn of_host<'d>(table: &Table<'d>, name: Spanned<&'d str>) -> Option<&'d str> {
-    check(table, name, OF_EXPERIMENT).map(|name| name.value)
 }
 
 /// The experiment's name or a host's in a stored experiment, which somebody may have changed.
@@ -63,7 +32,7 @@ pub fn stored_of_candidate<'de, D: Deserializer<'de>>(stored: D) -> Result<Strin
     stored_name(stored, OF_CANDIDATE)
 }
 
-fn stored_name<'de, D: Deserializer<'de>>(stored: D, signs: Signs) -> Result<String, D::Error> {
+fn stored_name<'de, D: Deserializer<'de>>(stored: D, signs: &str) -> Result<String, D::Error> {
     let name = String::deserialize(stored)?;
     match problem_of(&name, signs) {
         None => Ok(name),
@@ -71,20 +40,27 @@ fn stored_name<'de, D: Deserializer<'de>>(stored: D, signs: Signs) -> Result<Str
     }
 }
 
-fn read<'d>(table: &mut Table<'d>, signs: Signs) -> Option<Spanned<&'d str>> {
-    let name = table.string("name")?;
+/// Reads the name under a key.
+pub fn read<'d>(table: &mut Table<'d>, key: &'static str, signs: &str) -> Option<Spanned<&'d str>> {
+    let name = table.string(key)?;
     check(table, name, signs)
 }
 
-fn check<'d>(table: &Table<'d>, name: Spanned<&'d str>, signs: Signs) -> Option<Spanned<&'d str>> {
+/// Checks a name, such as one that is the key of its table; `None` after a problem.
+pub fn check<'d>(
+    table: &Table<'d>,
+    name: Spanned<&'d str>,
+    signs: &str,
+) -> Option<Spanned<&'d str>> {
     let Some((message, help)) = problem_of(name.value, signs) else { return Some(name) };
     table.reject(name.span, message, help)
 }
 
 /// Why a name is not valid, and the help text; `None` if it is valid.
-fn problem_of(name: &str, signs: Signs) -> Option<(String, String)> {
-    let made_of = format!("names are made of {}", signs.made_of);
-    let valid = |c: char| c.is_ascii_alphanumeric() || signs.allowed.contains(c);
+fn problem_of(name: &str, signs: &str) -> Option<(String, String)> {
+    let listed = signs.chars().map(String::from).collect::<Vec<_>>().join(" ");
+    let made_of = format!("names are made of letters a–z and A–Z, digits and {listed}");
+    let valid = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
     if !name.chars().all(valid) {
         Some((format!("`{name}` cannot be a name"), made_of))
     } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {

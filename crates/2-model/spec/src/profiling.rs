@@ -6,7 +6,7 @@ use dbdyno_document::Table;
 use dbdyno_units::Nanos;
 
 use crate::experiment::{LayerRules, Profiling};
-use crate::workload::{ReadFile, WorkloadSection};
+use crate::workload::{ReadFile, WorkloadSection, read_file, selected};
 
 const TIMES: RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3_600);
 
@@ -50,15 +50,7 @@ fn read_microbenchmarks(table: &mut Table<'_>, workload: &WorkloadSection) -> Op
     let measured = &workload.complete.as_ref()?.microbenchmarks;
     let mut names: Vec<String> = Vec::new();
     for word in words.value {
-        let selected = match workload.catalog.select([word.value]) {
-            Ok(selected) => selected,
-            Err(unmatched) => {
-                for one in unmatched {
-                    table.problem(word.span, one.to_string(), one.help());
-                }
-                continue;
-            }
-        };
+        let Some(selected) = selected(table, &workload.catalog, &[word]) else { continue };
         let is_measured = |name: &String| measured.iter().any(|one| one.name == *name);
         let found: Vec<String> =
             selected.into_iter().map(|one| one.name).filter(is_measured).collect();
@@ -77,13 +69,7 @@ fn read_microbenchmarks(table: &mut Table<'_>, workload: &WorkloadSection) -> Op
 /// The text of the rules; their syntax is checked where they are used.
 fn read_layers(table: &mut Table<'_>, files: ReadFile<'_>) -> Option<LayerRules> {
     let file = table.string("layers")?;
-    let rules = match files(file.value) {
-        Ok(rules) => rules,
-        Err(reason) => {
-            let help = "it is relative to the directory of the experiment file";
-            return table.reject(file.span, format!("`layers`: {reason}"), help);
-        }
-    };
+    let rules = read_file(table, "layers", file, files)?;
     if rules.len() > MOST_BYTES {
         let message = format!("`layers`: {} has {} bytes", file.value, rules.len());
         return table.reject(file.span, message, "rules have at most 256 KiB");

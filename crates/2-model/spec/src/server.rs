@@ -215,7 +215,8 @@ fn read_over(
     mut own: Defaults,
     files: ReadFile<'_>,
 ) -> Defaults {
-    own.program = read_program(table).or(own.program);
+    let example = "write the full path, such as \"/usr/sbin/mariadbd\"";
+    own.program = read_path(table, "program", example).or(own.program);
     table.set_choice("defaults", SettingDefaults::WORDS, &mut own.defaults);
     let of_durability = table.key_span("durability");
     table.set_choice("durability", Durability::WORDS, &mut own.durability);
@@ -236,16 +237,13 @@ fn read_over(
     own
 }
 
-fn read_program(table: &mut Table<'_>) -> Option<PathBuf> {
-    let program = table.string("program")?;
-    let path = Path::new(program.value);
-    // The server starts in another directory, and as another user.
-    if !path.is_absolute() || program.value.contains(char::is_control) {
-        return table.reject(
-            program.span,
-            "the path of `program` must be absolute",
-            "write the full path, such as \"/usr/sbin/mariadbd\"",
-        );
+/// Reads an absolute path: the server starts in another directory, and as another user.
+pub fn read_path(table: &mut Table<'_>, key: &'static str, help: &str) -> Option<PathBuf> {
+    let text = table.string(key)?;
+    let path = Path::new(text.value);
+    if !path.is_absolute() || text.value.contains(char::is_control) {
+        let message = format!("the path of `{key}` must be absolute");
+        return table.reject(text.span, message, help);
     }
     Some(path.to_owned())
 }

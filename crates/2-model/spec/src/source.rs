@@ -20,8 +20,12 @@ const TOO_OLD: [&str; 6] = ["wheezy", "jessie", "stretch", "buster", "bullseye",
 pub fn read(mut table: Table<'_>) -> Option<SourceOrigin> {
     let source = match location(&table, "source", &KINDS)? {
         "bundled" => read_bundled(&mut table),
-        "path" => read_path(&mut table),
-        "tarball" => read_tarball(&mut table),
+        "path" => {
+            let path = word(&mut table, "path");
+            path.and_then(|path| whole_path(&table, path, "source")).map(SourceOrigin::Path)
+        }
+        "tarball" => read_archive(&mut table, "source")
+            .map(|(location, sha256)| SourceOrigin::Tarball { location, sha256 }),
         "git" => read_git(&mut table),
         _ => read_debian(&mut table),
     };
@@ -47,16 +51,6 @@ fn read_bundled(table: &mut Table<'_>) -> Option<SourceOrigin> {
         return table.reject(bundled.span, "`bundled` must be true", help);
     }
     Some(SourceOrigin::Bundled)
-}
-
-fn read_path(table: &mut Table<'_>) -> Option<SourceOrigin> {
-    let path = word(table, "path")?;
-    whole_path(table, path, "source").map(SourceOrigin::Path)
-}
-
-fn read_tarball(table: &mut Table<'_>) -> Option<SourceOrigin> {
-    let (location, sha256) = read_archive(table, "source")?;
-    Some(SourceOrigin::Tarball { location, sha256 })
 }
 
 /// Reads `tarball` and `sha256`: the location of an archive of a source or release, and its checksum,
@@ -243,7 +237,8 @@ fn read_release_location(mut table: Table<'_>, system: ServerSystem) -> Option<R
         "debian" => read_debian_release(&mut table, system),
         "maven" => read_maven_release(&mut table),
         "npm" => read_npm_release(&mut table),
-        _ => read_release_archive(&mut table),
+        _ => read_archive(&mut table, "release")
+            .map(|(location, sha256)| ReleaseOrigin::Tarball { location, sha256 }),
     };
     table.finish();
     release
@@ -253,11 +248,6 @@ fn read_debian_release(table: &mut Table<'_>, system: ServerSystem) -> Option<Re
     let suite = word(table, "debian")?;
     check_suite(table, suite, suites(system))?;
     Some(ReleaseOrigin::Debian { suite: suite.value.to_owned() })
-}
-
-fn read_release_archive(table: &mut Table<'_>) -> Option<ReleaseOrigin> {
-    let (location, sha256) = read_archive(table, "release")?;
-    Some(ReleaseOrigin::Tarball { location, sha256 })
 }
 
 fn read_maven_release(table: &mut Table<'_>) -> Option<ReleaseOrigin> {

@@ -6,13 +6,13 @@ use std::collections::HashMap;
 
 use dbdyno_document::{Span, Spanned, Table};
 use dbdyno_types::server::{Protocol, ServerSystem};
-use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::catalog::{Catalog, Unmatched};
 pub use dbdyno_workloads::decode::ReadFile;
 use dbdyno_workloads::definition::{Microbenchmark, ParameterSource};
 use dbdyno_workloads::effect;
 use dbdyno_workloads::setup::{Dialect, SetupScript, client_command, split_script};
 
-use crate::candidate::{self, Program};
+use crate::candidate::{CandidateSection, Program};
 use crate::experiment::Workload;
 
 const DEFAULT_ROWS: u64 = 100_000;
@@ -58,7 +58,7 @@ pub fn read(root: &mut Table<'_>, files: ReadFile<'_>) -> WorkloadSection {
     let problems_before = document.problem_count();
     let mut catalog = Catalog::builtin();
     for definition in root.tables("microbenchmark") {
-        catalog.add_with_files(definition, files);
+        catalog.add(definition, files);
     }
     let own_are_valid = document.problem_count() == problems_before;
 
@@ -131,16 +131,36 @@ fn select(
             "remove `microbenchmarks` to select all",
         );
     }
-    match catalog.select(words.value.iter().map(|word| word.value)) {
-        Ok(microbenchmarks) => Some(microbenchmarks),
-        Err(unmatched) => {
-            for word in unmatched.iter().filter(|_| own_are_valid) {
-                let span = words.value[word.index].span;
-                table.problem(span, word.to_string(), word.help());
-            }
-            None
-        }
+    match own_are_valid {
+        true => selected(table, catalog, &words.value),
+        false => catalog.select(words.value.iter().map(|word| word.value)).ok(),
     }
+}
+
+/// The microbenchmarks that words select; `None` after a problem.
+pub fn selected(
+    table: &Table<'_>,
+    catalog: &Catalog,
+    words: &[Spanned<&str>],
+) -> Option<Vec<Microbenchmark>> {
+    let report = |unmatched: Vec<Unmatched>| {
+        for one in unmatched {
+            table.problem(words[one.index].span, one.to_string(), one.help());
+        }
+    };
+    catalog.select(words.iter().map(|word| word.value)).map_err(report).ok()
+}
+
+/// The text of a file that a key names; `None` after a problem.
+pub fn read_file(
+    table: &Table<'_>,
+    key: &str,
+    file: Spanned<&str>,
+    files: ReadFile<'_>,
+) -> Option<String> {
+    let help = "it is relative to the directory of the experiment file";
+    let report = |reason: String| table.problem(file.span, format!("`{key}`: {reason}"), help);
+    files(file.value).map_err(report).ok()
 }
 
 /// Checks that the keys of a server's tables are sufficient.
@@ -217,13 +237,8 @@ fn read_script(
     most_bytes: usize,
 ) -> Option<SetupScript> {
     let script = if is_file(value.value) {
-        match files(value.value) {
-            Ok(text) => SetupScript { origin: value.value.to_owned(), text },
-            Err(reason) => {
-                let help = "it is relative to the directory of the experiment file";
-                return table.reject(value.span, format!("`setup`: {reason}"), help);
-            }
-        }
+        let text = read_file(table, "setup", value, files)?;
+        SetupScript { origin: value.value.to_owned(), text }
     } else {
         // A line of the text is not a line of the file: escapes and the opening quotes differ.
         let line = table.document().line_of(value.span);
@@ -254,7 +269,7 @@ pub fn check_statements(
     root: &Table<'_>,
     span: Span,
     scripts: &[SetupScript],
-    candidates: &[candidate::CandidateSection<'_>],
+    candidates: &[CandidateSection<'_>],
 ) {
     let dialects = candidates.iter().filter_map(|candidate| candidate.program.map(dialect));
     let mut checked = Vec::new();
@@ -273,7 +288,7 @@ pub fn check_statements(
 pub fn check_microbenchmarks(
     root: &Table<'_>,
     microbenchmarks: &[Microbenchmark],
-    candidates: &[candidate::CandidateSection<'_>],
+    candidates: &[CandidateSection<'_>],
 ) {
     let Some(span) = root.key_span("microbenchmark") else { return };
     for (server, dialect) in existing_servers(candidates) {
@@ -289,9 +304,7 @@ pub fn check_microbenchmarks(
 }
 
 /// The name of a candidate on an existing server of each dialect: what is a comment for one is executed by another.
-fn existing_servers<'c>(
-    candidates: &'c [candidate::CandidateSection<'_>],
-) -> Vec<(&'c str, Dialect)> {
+fn existing_servers<'c>(candidates: &'c [CandidateSection<'_>]) -> Vec<(&'c str, Dialect)> {
     let of_dialect = |dialect: Dialect| {
         let existing = candidates.iter().find(|candidate| match candidate.program {
             Some(Program::Server(system)) => {

@@ -130,7 +130,7 @@ const fn from_hex(digits: &[u8]) -> Option<[u8; 32]> {
 /// prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct CertificateFingerprint([u8; Self::LENGTH]);
+pub struct CertificateFingerprint([u8; 32]);
 
 /// A text is not a SHA-256 fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -138,10 +138,8 @@ pub struct CertificateFingerprint([u8; Self::LENGTH]);
 pub struct InvalidFingerprint;
 
 impl CertificateFingerprint {
-    const LENGTH: usize = 32;
-
     /// From the SHA-256 digest of a certificate.
-    pub const fn from_digest(digest: [u8; Self::LENGTH]) -> Self {
+    pub const fn from_digest(digest: [u8; 32]) -> Self {
         Self(digest)
     }
 }
@@ -151,18 +149,8 @@ impl FromStr for CertificateFingerprint {
 
     /// Parses 64 hexadecimal digits, with or without colons between the bytes.
     fn from_str(text: &str) -> Result<Self, InvalidFingerprint> {
-        let digits: Vec<char> = text.chars().filter(|c| *c != ':').collect();
-        if digits.len() != 2 * Self::LENGTH {
-            return Err(InvalidFingerprint);
-        }
-        let mut bytes = [0; Self::LENGTH];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            for digit in pair {
-                let value = digit.to_digit(16).ok_or(InvalidFingerprint)?;
-                *byte = *byte << 4 | value as u8;
-            }
-        }
-        Ok(Self(bytes))
+        let digits = text.replace(':', "").to_ascii_lowercase();
+        from_hex(digits.as_bytes()).map(Self).ok_or(InvalidFingerprint)
     }
 }
 

@@ -1,24 +1,19 @@
 //! What is compared between the answers of candidates, and answers that differ by nature.
 
-use serde::{Deserialize, Serialize};
-
-/// What is compared between the answers that candidates of the same system give to the same events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Answers {
-    /// Numbers of rows, and all values.
-    #[default]
-    Values,
-    /// Numbers of rows only.
-    Rows,
-    None,
+dbdyno_types::words! {
+    /// What is compared between the answers that candidates of the same system give to the same events.
+    #[derive(Default)]
+    Answers {
+        /// Numbers of rows, and all values.
+        #[default]
+        Values = "values",
+        /// Numbers of rows only.
+        Rows = "rows",
+        None = "none",
+    }
 }
 
 impl Answers {
-    /// All cases with their names in the experiment.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("values", Self::Values), ("rows", Self::Rows), ("none", Self::None)];
-
     /// What is compared, for reports; `None` for everything.
     pub const fn limit(self) -> Option<&'static str> {
         match self {

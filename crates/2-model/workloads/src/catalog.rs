@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use dbdyno_document::{Document, Problem, Problems, Spanned, Table, did_you_mean, nearest};
 
-use crate::decode::{Decoded, ReadFile, decode, decode_with_files};
+use crate::decode::{Decoded, NO_FILES, ReadFile, decode};
 use crate::definition::{Group, Microbenchmark, PUBLISHED_GROUPS, Stage};
 
 /// The definitions of the built-in microbenchmarks; also examples for user-defined ones.
@@ -86,16 +86,11 @@ impl Catalog {
         })
     }
 
-    /// Adds the microbenchmarks of one user-defined `[[microbenchmark]]` table, each at the end of
-    /// its stage. Problems are reported to the table's document.
-    pub fn add(&mut self, table: Table<'_>) {
-        self.add_with_files(table, &|_| Err("no file can be read here".to_owned()));
-    }
-
-    /// Like [`Self::add`], with scripts from `files`.
-    pub fn add_with_files(&mut self, table: Table<'_>, files: ReadFile<'_>) {
+    /// Adds the microbenchmarks of one user-defined `[[microbenchmark]]` table, with scripts from `files`, each at the
+    /// end of its stage. Problems are reported to the table's document.
+    pub fn add(&mut self, table: Table<'_>, files: ReadFile<'_>) {
         let document = table.document();
-        let Some(Decoded { name, microbenchmarks }) = decode_with_files(table, files) else {
+        let Some(Decoded { name, microbenchmarks }) = decode(table, files) else {
             return;
         };
         if let Err(problem) = self.check_new(&name, &microbenchmarks) {
@@ -209,7 +204,7 @@ impl Catalog {
         let order = read_order(&mut root);
         let mut defined: HashMap<String, Decoded> = HashMap::new();
         for table in root.tables("microbenchmark") {
-            if let Some(decoded) = decode(table) {
+            if let Some(decoded) = decode(table, NO_FILES) {
                 defined.insert(decoded.name.value.clone(), decoded);
             }
         }

@@ -8,7 +8,7 @@ mod draw;
 mod script;
 mod statement;
 
-use dbdyno_document::{Problem, Span, Spanned, Table, nearest};
+use dbdyno_document::{Problem, Spanned, Table, nearest};
 
 use crate::answers::Answers;
 use crate::catalog::selecting_words;
@@ -27,17 +27,15 @@ pub struct Decoded {
 /// The maximum range size: larger than any table that fits on a disk, and cannot overflow.
 const GREATEST_RANGE: i64 = 1_000_000_000_000;
 
-/// Decodes one table. Returns `None` if it has problems; they are reported to its document.
-pub fn decode(table: Table<'_>) -> Option<Decoded> {
-    decode_with_files(table, &|_| Err("no file can be read here".to_owned()))
-}
-
 /// Reads a file that a table names, relative to the directory of the experiment; or why it cannot be read. Of a
 /// path that ends in `/`, the names in the directory, one per line.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// Like [`decode`], with scripts from `files`.
-pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
+/// Where no file can be read.
+pub const NO_FILES: ReadFile<'static> = &|_| Err("no file can be read here".to_owned());
+
+/// Decodes one table, with scripts from `files`. Returns `None` if it has problems; they are reported to its document.
+pub fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
     if table.has("script") {
         return script::decode(table, files);
     }
@@ -51,12 +49,8 @@ pub fn decode_with_files(mut table: Table<'_>, files: ReadFile<'_>) -> Option<De
     let stages = read_stages(&mut table);
     let mut transaction = false;
     table.set_bool("transaction", &mut transaction);
-    let mut throughput = Throughput::Statements;
-    let units = [
-        ("statements", Throughput::Statements),
-        ("million-rows-read", Throughput::MillionRowsRead),
-    ];
-    table.set_choice("throughput", &units, &mut throughput);
+    let mut throughput = Throughput::default();
+    table.set_choice("throughput", Throughput::WORDS, &mut throughput);
     let answers = read_answers(&mut table);
     let whole = table.span();
     let statements = table.tables("statements");
@@ -148,7 +142,7 @@ fn read_ranges(table: &mut Table<'_>) -> Option<Vec<Option<i64>>> {
             let help = format!("it must be from 1 to {GREATEST_RANGE}");
             table.problem(range.span, "range size is out of range", help);
         }
-        report_if_twice(table, "range", range.span, ranges.value[..i].contains_value(range));
+        report_if_twice(table, "range", &ranges.value[..i], range);
     }
     Some(ranges.value.into_iter().map(|range| Some(range.value)).collect())
 }
@@ -180,7 +174,7 @@ fn read_group(table: &mut Table<'_>) -> Option<Group> {
 
 /// What of the answers is compared, if it is set.
 fn read_answers(table: &mut Table<'_>) -> Option<Answers> {
-    table.choice("answers", &Answers::ALL).map(|answers| answers.value)
+    table.choice("answers", Answers::WORDS).map(|answers| answers.value)
 }
 
 /// The stages; the inner `None` if the table has no `stages`.
@@ -198,15 +192,14 @@ fn read_stages(table: &mut Table<'_>) -> Option<Option<Vec<Spanned<Stage>>>> {
     let names = Stage::ALL.map(Stage::name);
     let mut stages: Vec<Spanned<Stage>> = Vec::new();
     for word in words.value {
-        let Some(stage) = Stage::from_name(word.value) else {
+        let Some(stage) = Stage::by_name(word.value) else {
             let message = format!("unknown stage `{}`", word.value);
             let help = dbdyno_document::did_you_mean(word.value, &names);
             table.problem(word.span, message, help);
             continue;
         };
         let stage = word.map(|_| stage);
-        let twice = stages.contains_value(&stage);
-        report_if_twice(table, "stage", word.span, twice);
+        let twice = report_if_twice(table, "stage", &stages, &stage);
         if !twice && stage.value != Stage::Pre && stages.iter().any(|s| s.value != Stage::Pre) {
             table.problem(
                 word.span,
@@ -219,21 +212,18 @@ fn read_stages(table: &mut Table<'_>) -> Option<Option<Vec<Spanned<Stage>>>> {
     Some(Some(stages))
 }
 
-/// Search for a value, ignoring spans.
-trait ContainsValue<T> {
-    fn contains_value(&self, value: &Spanned<T>) -> bool;
-}
-
-impl<T: PartialEq> ContainsValue<T> for [Spanned<T>] {
-    fn contains_value(&self, value: &Spanned<T>) -> bool {
-        self.iter().any(|other| other.value == value.value)
-    }
-}
-
-fn report_if_twice(table: &Table<'_>, what: &str, span: Span, twice: bool) {
+/// Reports a value that is among those before it. Returns whether it is.
+fn report_if_twice<T: PartialEq>(
+    table: &Table<'_>,
+    what: &str,
+    before: &[Spanned<T>],
+    one: &Spanned<T>,
+) -> bool {
+    let twice = before.iter().any(|other| other.value == one.value);
     if twice {
-        table.report(Problem::new(span, format!("the same {what} twice")));
+        table.report(Problem::new(one.span, format!("the same {what} twice")));
     }
+    twice
 }
 
 #[cfg(test)]
@@ -246,7 +236,8 @@ mod tests {
     fn decoded(text: &str) -> Vec<Microbenchmark> {
         let document = Document::parse("own.toml", text).unwrap();
         let mut root = document.root();
-        let decoded = root.tables("microbenchmark").into_iter().filter_map(decode);
+        let decoded =
+            root.tables("microbenchmark").into_iter().filter_map(|table| decode(table, NO_FILES));
         let microbenchmarks = decoded.flat_map(|decoded| decoded.microbenchmarks).collect();
         root.finish();
         document.finish().unwrap_or_else(|problems| panic!("{problems}"));

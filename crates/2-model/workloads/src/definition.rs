@@ -224,49 +224,30 @@ impl Group {
     }
 }
 
-/// When a microbenchmark runs. The stages follow each other in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stage {
-    /// Before the writes fragment the tables.
-    Pre,
-    /// The writes. The engine is settled after them.
-    Write,
-    /// After the writes and the settling.
-    Post,
-    /// After all others: microbenchmarks that grow or shrink the tables.
-    Last,
-}
-
-impl Stage {
-    /// All stages, in running order.
-    pub const ALL: [Self; 4] = [Self::Pre, Self::Write, Self::Post, Self::Last];
-
-    /// The name in the experiment file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pre => "pre",
-            Self::Write => "write",
-            Self::Post => "post",
-            Self::Last => "last",
-        }
-    }
-
-    /// The stage with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|stage| stage.name() == name)
+dbdyno_types::words! {
+    /// When a microbenchmark runs. The stages follow each other in this order.
+    Stage {
+        /// Before the writes fragment the tables.
+        Pre = "pre",
+        /// The writes. The engine is settled after them.
+        Write = "write",
+        /// After the writes and the settling.
+        Post = "post",
+        /// After all others: microbenchmarks that grow or shrink the tables.
+        Last = "last",
     }
 }
 
-/// The unit of a microbenchmark's throughput.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Throughput {
-    /// Statements, including BEGIN and COMMIT.
-    #[default]
-    Statements,
-    /// Millions of rows read, for scans that return none.
-    MillionRowsRead,
+dbdyno_types::words! {
+    /// The unit of a microbenchmark's throughput.
+    #[derive(Default)]
+    Throughput {
+        /// Statements, including BEGIN and COMMIT.
+        #[default]
+        Statements = "statements",
+        /// Millions of rows read, for scans that return none.
+        MillionRowsRead = "million-rows-read",
+    }
 }
 
 /// One statement of an event.
@@ -294,17 +275,18 @@ impl Statement {
     }
 }
 
-/// The table a statement runs on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TableChoice {
-    /// A random table for each execution, uniformly distributed.
-    #[default]
-    Any,
-    /// The table of the event's previous statement.
-    Same,
-    /// The client's own: client i uses table i modulo the number of tables.
-    Own,
+dbdyno_types::words! {
+    /// The table a statement runs on.
+    #[derive(Default)]
+    TableChoice {
+        /// A random table for each execution, uniformly distributed.
+        #[default]
+        Any = "any",
+        /// The table of the event's previous statement.
+        Same = "same",
+        /// The client's own: client i uses table i modulo the number of tables.
+        Own = "own",
+    }
 }
 
 /// The source of a parameter's values.
@@ -358,8 +340,7 @@ impl fmt::Display for ParameterSource {
             }
             Self::KeyList { count, distribution } => write!(f, "list({count}, {distribution})"),
             Self::Middle { count } => write!(f, "middle({count})"),
-            Self::Text(Text::C) => f.write_str("c"),
-            Self::Text(Text::Pad) => f.write_str("pad"),
+            Self::Text(text) => write!(f, "{text}"),
         }
     }
 }
@@ -384,14 +365,14 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// A random text in the format of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Text {
-    /// Ten groups of 11 digits: 119 characters.
-    C,
-    /// Five groups of 11 digits: 59 characters.
-    Pad,
+dbdyno_types::words! {
+    /// A random text in the format of a column.
+    Text {
+        /// Ten groups of 11 digits: 119 characters.
+        C = "c",
+        /// Five groups of 11 digits: 59 characters.
+        Pad = "pad",
+    }
 }
 
 /// The expected count of one execution of a statement.

@@ -53,13 +53,8 @@ const DIGITS_PER_GROUP: usize = 11;
 
 impl Text {
     /// Length in bytes.
-    pub const fn len(self) -> usize {
+    const fn len(self) -> usize {
         self.groups() * (DIGITS_PER_GROUP + 1) - 1
-    }
-
-    /// Always false: every text has digits.
-    pub const fn is_empty(self) -> bool {
-        false
     }
 
     const fn groups(self) -> usize {

@@ -79,16 +79,16 @@ pub struct ExperimentFile {
 impl ExperimentFile {
     /// Reads `experiments/NAME.toml` and applies the options.
     pub fn read(name: &str, args: &ExperimentArgs) -> anyhow::Result<Self> {
-        let path = workspace().join(format!("experiments/{name}.toml"));
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("reading {}", path.display()))?;
         let directory = workspace().join("experiments");
-        let read_file = |name: &str| {
+        let read = |name: &str| {
             let path = directory.join(name);
             std::fs::read_to_string(&path)
                 .map_err(|error| format!("reading {}: {error}", path.display()))
         };
-        let mut experiment = parse_with_files(&path.display().to_string(), &text, &read_file)
+        let name = format!("{name}.toml");
+        let text = read(&name).map_err(|reason| anyhow!(reason))?;
+        let path = directory.join(name);
+        let mut experiment = parse_with_files(&path.display().to_string(), &text, &read)
             .map_err(|problems| anyhow!("{problems}"))?;
         if let Some(budget) = args.budget {
             experiment.schedule.budget = budget;

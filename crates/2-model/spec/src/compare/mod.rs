@@ -15,6 +15,7 @@ use dbdyno_document::{BadValue, Document, Problem, Problems, parse_count, parse_
 use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Nanos;
 use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::decode::NO_FILES;
 use dbdyno_workloads::definition::{Script, Version};
 
 use self::candidate::Candidate;
@@ -262,7 +263,7 @@ fn is_taken(name: &str) -> bool {
     let Ok(document) = Document::parse("", &text) else { return true };
     let mut catalog = Catalog::builtin();
     for table in document.root().tables("microbenchmark") {
-        catalog.add(table);
+        catalog.add(table, NO_FILES);
     }
     document.problem_count() > 0
 }
@@ -297,8 +298,7 @@ impl<'w> ScriptOption<'w> {
             }
             options.push((word, 0..name.len(), name.len() + 1..option.len()));
         }
-        let is_this = |(_, version): &(&str, Version)| *version == words.version;
-        let version = Version::ALL.into_iter().find(is_this).map_or("", |(name, _)| name);
+        let version = words.version.name();
         if words.version != Version::default() {
             line.push_option("--sysbench", version);
         }

@@ -116,18 +116,16 @@ fn workload(text: &mut TomlText, options: &Options<'_>) {
         }
     }
     if !options.clients.is_empty() {
-        text.push("clients = ");
-        list(text, &options.clients, |text, clients| {
-            text.of(clients.whole(), &count(clients.text))
+        text.entry("clients", |text| {
+            list(text, &options.clients, |text, clients| {
+                text.of(clients.whole(), &count(clients.text))
+            });
         });
-        text.push("\n");
     }
     if let Some(sql) = &options.sql {
         sql.write_setup(options.directory, text);
     }
-    text.push("microbenchmarks = ");
-    microbenchmarks(text, options);
-    text.push("\n");
+    text.entry("microbenchmarks", |text| microbenchmarks(text, options));
 }
 
 fn microbenchmarks(text: &mut TomlText, options: &Options<'_>) {
@@ -179,9 +177,7 @@ fn schedule(
         text.push(&format!("restarts = 1\nmin_blocks = {SCREENING_BLOCKS}\n"));
     }
     if let Some(target) = target {
-        text.push("target = ");
-        text.string(&target, 0..target.text.len());
-        text.push("\n");
+        text.entry("target", |text| text.string(&target, 0..target.text.len()));
     }
     if !has_servers {
         return;
@@ -231,9 +227,8 @@ fn write_candidate(
     let system = format!("\nsystem = {}\n", quote(candidate.system.name()));
     match &candidate.own {
         None => {
-            text.push(&format!("{system}url = "));
-            text.string(word, 0..word.text.len());
-            text.push("\n");
+            text.push(&system);
+            text.entry("url", |text| text.string(word, 0..word.text.len()));
         }
         Some(own) => {
             text.of(word.span(own.system.clone()), &system);
@@ -255,16 +250,13 @@ fn write_own(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own, options:
         text.of(word.span(release.clone()), &format!("release = {value}\n"));
     }
     if let Some(variant) = &own.variant {
-        text.push("variant = ");
-        text.string(word, variant.clone());
-        text.push("\n");
+        text.entry("variant", |text| text.string(word, variant.clone()));
     } else if candidate.system == Program::Sqlite {
         text.push(&format!("variant = {}\n", quote(DEFAULT_BASE)));
     }
     for (key, name, value) in own.keys.iter().filter(|(key, ..)| key.name != "name") {
         text.push_of(word.span(name.start..value.end), |text| {
-            text.push(&format!("{} = ", key.name));
-            match key.form {
+            text.entry(key.name, |text| match key.form {
                 Form::String => text.string(word, value.clone()),
                 Form::File => {
                     let path = absolute(options.directory, candidate.text(value));
@@ -279,15 +271,12 @@ fn write_own(text: &mut TomlText, candidate: &Candidate<'_>, own: &Own, options:
                     text.string(word, value.clone());
                     text.push(" }");
                 }
-            }
-            text.push("\n");
+            });
         });
     }
     if candidate.needs_training() && candidate.value("training").is_none() {
         text.comment("The profile is collected with the microbenchmarks that are measured.");
-        text.push("training = ");
-        microbenchmarks(text, options);
-        text.push("\n");
+        text.entry("training", |text| microbenchmarks(text, options));
     }
     // A table of its own, so that each setting has a line.
     let is_sqlite = candidate.system == Program::Sqlite;
@@ -381,6 +370,13 @@ impl TomlText {
     /// Adds a part of a word as a string.
     pub fn string(&mut self, word: &Word<'_>, part: Range<usize>) {
         self.of(word.span(part.clone()), &quote(&word.text[part]));
+    }
+
+    /// Adds a key and its value.
+    fn entry(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
+        self.push(&format!("{key} = "));
+        write(self);
+        self.push("\n");
     }
 
     /// A name as a key.

@@ -62,7 +62,7 @@ fn with_own(text: &str) -> (Catalog, Result<(), Problems>) {
     let document = Document::parse("own.toml", text).unwrap();
     let mut catalog = Catalog::builtin();
     for table in document.root().tables("microbenchmark") {
-        catalog.add(table);
+        catalog.add(table, NO_FILES);
     }
     (catalog, document.finish())
 }

@@ -16,10 +16,8 @@ const FORMS: &str = "draws are \"uniform\", \"uniform(1..500)\", \"zipf(0.8)\", 
 /// Parses the source of one parameter: `uniform`, `list(100, zipf(0.8))`, `id + 99`, ….
 pub fn parse(text: &str) -> Result<ParameterSource, BadValue> {
     let text = text.trim();
-    match text {
-        "c" => return Ok(ParameterSource::Text(Text::C)),
-        "pad" => return Ok(ParameterSource::Text(Text::Pad)),
-        _ => {}
+    if let Some(text) = Text::by_name(text) {
+        return Ok(ParameterSource::Text(text));
     }
     if let Some(argument) = call(text, "fixed") {
         let help = "write an integer, as \"fixed(1)\"";

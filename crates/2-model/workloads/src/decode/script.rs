@@ -19,7 +19,7 @@ pub(super) fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decode
     let stages = read_stages(&mut table);
     let answers = read_answers(&mut table);
     let schema = read_schema(&mut table);
-    let version = table.choice("sysbench", &Version::ALL).map(|version| version.value);
+    let version = table.choice("sysbench", Version::WORDS).map(|version| version.value);
     for key in ["statements", "ranges", "transaction", "throughput"] {
         table.refuse(
             key,
@@ -121,16 +121,13 @@ const RESERVED: [&str; 9] = [
 
 fn read_source(table: &Table<'_>, path: Spanned<&str>, files: ReadFile<'_>) -> Option<Source> {
     let refuse = |message: String, help: &str| table.reject(path.span, message, help);
-    let error = match Source::find(path.value, files) {
-        Ok(source) => return Some(source),
-        Err(error) => error,
-    };
-    match &error {
-        SourceError::Unreadable(reason) => refuse(
+    match Source::find(path.value, files) {
+        Ok(source) => Some(source),
+        Err(SourceError::Unreadable(reason)) => refuse(
             format!("`script`: {reason}"),
             "it is relative to the directory of the experiment file, or a script of sysbench",
         ),
-        SourceError::Missing(_) => refuse(error.to_string(), "put the module next to the script"),
+        Err(error) => refuse(error.to_string(), "put the module next to the script"),
     }
 }
 

@@ -105,10 +105,7 @@ impl<'d> ParsedStatement<'d> {
             );
         }
         let repeat = table.number("repeat", 1..=10_000).unwrap_or(1);
-        let choice = table.choice(
-            "table",
-            &[("any", TableChoice::Any), ("same", TableChoice::Same), ("own", TableChoice::Own)],
-        );
+        let choice = table.choice("table", TableChoice::WORDS);
         let choice = choice.unwrap_or(Spanned { value: TableChoice::Any, span: table.span() });
         table.finish();
         let (counted, count) = match (rows, affects) {

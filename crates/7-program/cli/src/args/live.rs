@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
-use dbdyno_live::ProbeOptions;
 use dbdyno_spec::experiment::Counts;
 use dbdyno_units::Share;
 
@@ -215,12 +214,9 @@ pub struct Optimize {
     pub ab_test: f64,
 }
 
-/// One of [`Counts::NAMES`].
 fn counts() -> impl TypedValueParser<Value = Counts> {
-    PossibleValuesParser::new(Counts::NAMES.map(|(name, _)| name)).map(|name| {
-        let found = Counts::NAMES.into_iter().find(|(other, _)| *other == name);
-        found.map_or(Counts::Exact, |(_, counts)| counts)
-    })
+    let names = PossibleValuesParser::new(Counts::ALL.map(Counts::name));
+    names.map(|name| Counts::by_name(&name).unwrap_or(Counts::Exact))
 }
 
 fn overhead(text: &str) -> Result<Share, String> {
@@ -229,11 +225,5 @@ fn overhead(text: &str) -> Result<Share, String> {
     match share.as_percent() {
         percent if percent > 0.0 && percent <= 100.0 => Ok(share),
         _ => Err("must be more than 0% and at most 100%".to_owned()),
-    }
-}
-
-impl Optimize {
-    pub fn probe(&self) -> ProbeOptions {
-        ProbeOptions { allow_seccomp: self.allow_seccomp, unmap: self.unmap }
     }
 }

@@ -372,8 +372,7 @@ pub struct Doctor {
 
 /// A version of sysbench.
 fn sysbench_version(text: &str) -> Result<Version, String> {
-    let found = Version::ALL.into_iter().find(|(name, _)| *name == text);
-    found.map(|(_, version)| version).ok_or_else(|| "write 1.0 or 1.1".to_owned())
+    Version::by_name(text).ok_or_else(|| "write 1.0 or 1.1".to_owned())
 }
 
 /// A count, such as 100k.

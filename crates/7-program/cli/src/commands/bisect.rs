@@ -18,7 +18,7 @@ use crate::args::Bisect;
 use crate::commands::export_file;
 use crate::commands::report::assembled;
 use crate::commands::session::{
-    INTERRUPTED, directory_for, options, read_experiment, stop_run_on_signals,
+    directory_or, options, read_experiment, stop_run_on_signals, stopped_in,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -29,9 +29,7 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
         experiment.profile.get_or_insert_default();
     }
     export_file::check_all(&[&args.export_json])?;
-    let directory = args.out.clone();
-    let directory =
-        directory.unwrap_or_else(|| directory_for(&format!("{}-bisect", experiment.name)));
+    let directory = directory_or(args.out.as_deref(), &format!("{}-bisect", experiment.name));
     let cancel = stop_run_on_signals()?;
     let display = Display::new();
     let progress = |event: dbdyno_run::RunEvent<'_>| display.show(&event);
@@ -56,11 +54,7 @@ pub fn bisect(args: &Bisect) -> Result<ExitCode, CliError> {
             }
             conclude(&record, &result, profiled.as_ref())
         }
-        BisectEnd::Interrupted => {
-            let directory = directory.display();
-            output::note(&format!("stopped; continue with the same command and --out {directory}"));
-            Ok(ExitCode::from(INTERRUPTED))
-        }
+        BisectEnd::Interrupted => Ok(stopped_in(&directory)),
     }
 }
 
@@ -76,16 +70,13 @@ impl Profiled {
     fn of(directory: &Path, result: &BisectResult) -> Option<Self> {
         let BisectResult::Found(found) = result else { return None };
         let run = directory.join(found.profiled_in.as_ref()?);
-        let profile = match assembled(&run).map_err(CliError::from) {
-            Ok(report) => {
-                let mut rows = report.microbenchmarks.into_iter().flat_map(|one| one.rows);
-                let row = rows.find(|row| row.role == Role::Candidate);
-                let profile = row.and_then(|row| row.profile);
-                profile.ok_or_else(|| "unknown: no stacks were sampled".to_owned())
-            }
-            Err(error) => Err(format!("unknown: {error}")),
-        };
-        Some(Self { run, profile })
+        let assembled = assembled(&run).map_err(|error| CliError::from(error).to_string());
+        let profile = assembled.and_then(|report| {
+            let mut rows = report.microbenchmarks.into_iter().flat_map(|one| one.rows);
+            let row = rows.find(|row| row.role == Role::Candidate);
+            row.and_then(|row| row.profile).ok_or_else(|| "no stacks were sampled".to_owned())
+        });
+        Some(Self { run, profile: profile.map_err(|reason| format!("unknown: {reason}")) })
     }
 
     fn lines(&self) -> String {

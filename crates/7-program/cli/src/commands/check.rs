@@ -9,7 +9,7 @@ use dbdyno_types::build::SourceOrigin;
 use dbdyno_units::Bytes;
 
 use crate::args::Check;
-use crate::commands::session::{ScriptLimit, directory_for, read_experiment, worker_program};
+use crate::commands::session::{ScriptLimit, directory_or, read_experiment, worker_program};
 use crate::error::CliError;
 use crate::output;
 
@@ -27,7 +27,7 @@ pub fn check(args: &Check) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     drop(limit);
-    let run = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
+    let run = directory_or(args.out.as_deref(), &experiment.name);
     let readiness = Readiness::of(&experiment, &run, &worker_program()?);
     output::print(&this_machine(&readiness));
     Ok(ExitCode::from(u8::from(!readiness.problems.is_empty())))
@@ -156,6 +156,8 @@ fn data(plan: &RunPlan) -> String {
 
 fn system(candidate: &Candidate) -> String {
     let name = candidate.system.name();
+    let on_host =
+        |host: Option<&str>| host.map_or_else(String::new, |host| format!(" on host {host}"));
     match &candidate.system {
         System::Sqlite { build, .. } => format!("{name}, {}", compiled(build)),
         System::Private(server) => {
@@ -167,13 +169,12 @@ fn system(candidate: &Candidate) -> String {
                 (None, None, Some(program)) => program.display().to_string(),
                 (None, None, None) => "installed program".to_owned(),
             };
-            let host = server.host.as_ref().map(|host| format!(" on host {host}"));
-            let host = host.unwrap_or_default();
+            let host = on_host(server.host.as_deref());
             format!("{name}{engine}: {program}{host}, started for the run")
         }
         System::Existing(server) => {
-            let host = server.host.as_ref().map(|host| format!(" on host {host}"));
-            format!("{name} at {}{}", server.target.address, host.unwrap_or_default())
+            let host = on_host(server.host.as_deref());
+            format!("{name} at {}{host}", server.target.address)
         }
     }
 }

@@ -16,7 +16,7 @@ use dbdyno_units::{Nanos, counted};
 use crate::args::{Compare, ComparisonOptions, SessionOptions};
 use crate::commands::each_option::each_option;
 use crate::commands::session::{
-    Execution, Extent, ScriptLimit, directory_for, note_left_out, read_file,
+    Execution, Extent, ScriptLimit, directory_or, note_left_out, read_file,
 };
 use crate::commands::{export_file, gate};
 use crate::error::CliError;
@@ -65,8 +65,7 @@ impl Comparison<'_> {
         {
             output::note(&text);
         }
-        let default = || directory_for(&experiment.name);
-        let directory = self.out.map_or_else(default, Path::to_owned);
+        let directory = directory_or(self.out, &experiment.name);
         let execution = Execution {
             directory: &directory,
             options: self.session,

@@ -23,7 +23,7 @@ use dbdyno_units::counted;
 use crate::commands::compare::{Comparison, installed};
 use crate::commands::report::assembled;
 use crate::commands::session::{
-    INTERRUPTED, directory_for, note_if_resumed, note_left_out, options, stop_run_on_signals,
+    directory_or, note_if_resumed, note_left_out, options, stop_run_on_signals, stopped_in,
 };
 use crate::error::CliError;
 use crate::output::{self, Display};
@@ -56,7 +56,7 @@ pub fn each_option(comparison: &Comparison<'_>) -> Result<ExitCode, CliError> {
         )));
     }
     let baseline = described.experiment.baseline.clone();
-    let default = || directory_for(&format!("{}-each-option", described.experiment.name));
+    let name = format!("{}-each-option", described.experiment.name);
     // A third of the time is for the first screening.
     let part = |thirds: u64| {
         described.asked.map(|time| format!("{}ms", (time.as_nanos() * thirds / 3_000_000).max(1)))
@@ -65,7 +65,7 @@ pub fn each_option(comparison: &Comparison<'_>) -> Result<ExitCode, CliError> {
         comparison,
         words: &words,
         baseline: &baseline,
-        directory: &comparison.out.map_or_else(default, Path::to_owned),
+        directory: &directory_or(comparison.out, &name),
         cancel: stop_run_on_signals()?,
         screening: part(1),
         measuring: part(2),
@@ -75,11 +75,7 @@ pub fn each_option(comparison: &Comparison<'_>) -> Result<ExitCode, CliError> {
             output::print(&found.text(settings, &baseline, search.directory));
             Ok(if found.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        None => {
-            let directory = search.directory.display();
-            output::note(&format!("stopped; continue with the same command and --out {directory}"));
-            Ok(ExitCode::from(INTERRUPTED))
-        }
+        None => Ok(stopped_in(search.directory)),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use dbdyno_builds::variant::compile_flags;
 use dbdyno_builds::{
@@ -14,7 +13,7 @@ use dbdyno_document::did_you_mean;
 use dbdyno_engines::server::{Installation, installed_releases};
 use dbdyno_scripts::{
     Client, Driver, OptionProblem, OptionValue, Options, Progress, Recorder, ScriptError, Seed,
-    Setup, UniquePosition, check_option, inspect,
+    Setup, check_option, inspect,
 };
 use dbdyno_types::PublishedRelease;
 use dbdyno_types::build::Pgo;
@@ -48,18 +47,15 @@ pub fn list(args: &List) -> Result<ExitCode, CliError> {
 fn refuse_without_effect(args: &List) -> Result<(), CliError> {
     let is_script = args.what == Some(Listed::Script);
     let has_microbenchmarks = args.what.is_none_or(|what| what == Listed::Microbenchmarks);
-    let of_script = args.of_script().filter(|_| !is_script);
-    let message = match args.words.first() {
-        Some(word) if !has_microbenchmarks && !is_script => {
+    let message = match (args.words.first(), args.of_script()) {
+        (Some(word), _) if !has_microbenchmarks && !is_script => {
             format!("`{word}` is unexpected: only microbenchmarks are listed by pattern")
         }
         _ if args.sql && !has_microbenchmarks => {
             "--sql is for `dbdyno list microbenchmarks`".to_owned()
         }
-        _ => match of_script {
-            Some(option) => format!("{option} is for `dbdyno list script`"),
-            None => return Ok(()),
-        },
+        (_, Some(option)) if !is_script => format!("{option} is for `dbdyno list script`"),
+        _ => return Ok(()),
     };
     Err(CliError::Usage(message))
 }
@@ -279,18 +275,8 @@ fn list_script(args: &List) -> Result<ExitCode, CliError> {
         };
         return Err(CliError::Usage(problem));
     }
-    let setup = Setup {
-        driver: Driver::MySql,
-        storage_engine: None,
-        access: Arc::default(),
-        options,
-        client: 0,
-        clients: 1,
-        seed: Seed::of_sysbench(args.seed.unwrap_or(DEFAULT_SEED)),
-        unique: UniquePosition::default(),
-        time_limit: Setup::TIME_LIMIT,
-        restricted: true,
-    };
+    let seed = Seed::of_sysbench(args.seed.unwrap_or(DEFAULT_SEED));
+    let setup = Setup { seed, ..Setup::restricted(Driver::MySql, &options) };
     let mut recorder = Recorder::default();
     let started = Client::start(&source, &setup, &mut recorder);
     let mut client = started.map_err(|error| without_answers(&error, &recorder))?;

@@ -16,7 +16,7 @@ use dbdyno_results::{ResultsError, RunDirectory, RunReader};
 use crate::args::{self, Gate, Import, View};
 use crate::commands::clean::note_stored_data;
 use crate::commands::gate;
-use crate::commands::session::{Extent, directory_for, now};
+use crate::commands::session::{Extent, directory_or, now};
 use crate::error::CliError;
 use crate::output;
 
@@ -208,7 +208,7 @@ pub fn options(view: View, details: bool) -> terminal::TerminalOptions {
 }
 
 pub fn import(args: &Import) -> Result<ExitCode, CliError> {
-    let directory = args.out.clone().unwrap_or_else(|| directory_for("imported"));
+    let directory = directory_or(args.out.as_deref(), "imported");
     SafeDir::check_links(&directory).map_err(|error| CliError::other(error.to_string()))?;
     let imported = dbdyno_import::import(&Request {
         files: args.files.clone(),

@@ -11,7 +11,7 @@ use dbdyno_types::server::ServerSystem;
 
 use crate::args::Run;
 use crate::commands::compare::Comparison;
-use crate::commands::session::{Execution, Extent, Work, directory_for, read_experiment};
+use crate::commands::session::{Execution, Extent, Work, directory_or, read_experiment};
 use crate::commands::{export_file, gate};
 use crate::error::CliError;
 use crate::output::Display;
@@ -59,7 +59,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         profiling.waits |= args.comparison.waits;
     }
     gate::check(rules, &experiment)?;
-    let directory = args.out.clone().unwrap_or_else(|| directory_for(&experiment.name));
+    let directory = directory_or(args.out.as_deref(), &experiment.name);
     let start = |options: &Options<'_>| start_run(&experiment, &text, &directory, options);
     execute(&directory, extent_of(&text), &start)
 }

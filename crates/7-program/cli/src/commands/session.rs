@@ -195,9 +195,10 @@ fn is_same_request(first: Instant, now: Instant) -> bool {
     now.saturating_duration_since(first) < SAME_REQUEST
 }
 
-pub fn directory_for(name: &str) -> PathBuf {
-    let now = Zoned::now().strftime("%Y%m%d-%H%M%S");
-    PathBuf::from(format!("results/{name}-{now}"))
+/// The directory that was asked for, or else a new one of this name.
+pub fn directory_or(asked: Option<&Path>, name: &str) -> PathBuf {
+    let now = || Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    asked.map_or_else(|| PathBuf::from(format!("results/{name}-{}", now())), Path::to_owned)
 }
 
 pub fn now() -> String {
@@ -350,6 +351,13 @@ impl Execution<'_> {
         }
         error.into()
     }
+}
+
+/// Says how to continue what was stopped and is continued by its own command. Returns the exit code.
+pub fn stopped_in(directory: &Path) -> ExitCode {
+    let directory = directory.display();
+    output::note(&format!("stopped; continue with the same command and --out {directory}"));
+    ExitCode::from(INTERRUPTED)
 }
 
 /// Prints what is wrong with the results of a run if it is resumed.

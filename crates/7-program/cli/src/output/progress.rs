@@ -88,14 +88,8 @@ impl Display {
             RunEvent::MicrobenchmarkDone { number, of, name, blocks, estimates, time_left } => {
                 let mut text = format!("[{number:>2}/{of}] {name:<34} {blocks:>3} blocks");
                 for InterimEstimate { candidate, estimate } in *estimates {
-                    match estimate {
-                        Some(estimate) => {
-                            let _ = write!(text, "  {candidate} {:.3}", estimate.median);
-                        }
-                        None => {
-                            let _ = write!(text, "  {candidate} –");
-                        }
-                    }
+                    let median = estimate.map(|estimate| format!("{:.3}", estimate.median));
+                    let _ = write!(text, "  {candidate} {}", median.as_deref().unwrap_or("–"));
                 }
                 self.line(&text);
                 let left = match time_left.most {

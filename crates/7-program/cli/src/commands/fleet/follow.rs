@@ -208,13 +208,11 @@ pub fn statuses(directory: &FleetDirectory, record: &FleetRecord) -> Vec<TaskSta
 
 /// Success if every task is complete without failures.
 pub fn exit_code(record: &FleetRecord) -> ExitCode {
-    let is_fine = |outcome: &Option<Outcome>| {
+    let is_fine = |task: &TaskRecord| {
+        let outcome = task.outcome.as_ref();
         matches!(outcome, Some(Outcome::Complete { failures: 0, .. } | Outcome::Skipped { .. }))
     };
-    match record.tasks.iter().all(|task| is_fine(&task.outcome)) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    ExitCode::from(u8::from(!record.tasks.iter().all(is_fine)))
 }
 
 fn unix_time() -> UnixTime {

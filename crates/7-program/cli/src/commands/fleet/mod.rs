@@ -19,7 +19,7 @@ use dbdyno_spec::experiment::{Build, Experiment, Fleet};
 
 use self::follow::{exit_code, report_on, until_end};
 use crate::args::{self, FleetCommand, FleetRun};
-use crate::commands::session::{directory_for, now, own_program, read_experiment};
+use crate::commands::session::{directory_or, now, own_program, read_experiment};
 use crate::error::CliError;
 use crate::output;
 
@@ -108,9 +108,10 @@ fn start(args: &FleetRun, file: &Path) -> Result<(FleetDirectory, FleetRecord), 
     let (experiment, text) = read_experiment(file)?;
     Slurm::check()?;
     let (request, choice) = request_of(args, &experiment)?;
-    let tasks = plan(&request, &choice, &experiment)?;
-    let path = args.out.clone();
-    let path = path.unwrap_or_else(|| directory_for(&format!("{}-fleet", experiment.name)));
+    let nodes = choose_nodes(&request, &choice, &Slurm::nodes_for(&request)?)?;
+    let names = experiment.workload.microbenchmarks.iter().map(|one| one.name.clone());
+    let tasks = tasks(&nodes, &names.collect::<Vec<_>>(), request.shard)?;
+    let path = directory_or(args.out.as_deref(), &format!("{}-fleet", experiment.name));
     let encoded = serde_json::to_value(&experiment)
         .map_err(|error| CliError::Other(format!("encoding the experiment: {error}")))?;
     let mut directory = FleetDirectory::create(&path, &own_program()?, &encoded, &text)?;
@@ -127,17 +128,6 @@ fn start(args: &FleetRun, file: &Path) -> Result<(FleetDirectory, FleetRecord), 
         number => format!("{number} tasks in {shown}; `dbdyno fleet status` shows them"),
     });
     Ok((directory, record))
-}
-
-fn plan(
-    request: &Request,
-    choice: &NodeChoice,
-    experiment: &Experiment,
-) -> Result<Vec<TaskRecord>, CliError> {
-    let nodes = choose_nodes(request, choice, &Slurm::nodes_for(request)?)?;
-    let names: Vec<String> =
-        experiment.workload.microbenchmarks.iter().map(|one| one.name.clone()).collect();
-    Ok(tasks(&nodes, &names, request.shard)?)
 }
 
 /// Where nodes keep runs by default: on disk, and kept over a restart.

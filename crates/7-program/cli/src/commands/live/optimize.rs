@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dbdyno_live::{
-    AbTest, Attachment, DEFAULT_MAX_PAUSE, Event, KeepRule, OptimizeError, OptimizeJob,
-    ProcessProfile, SamplingRequest, Supervision, Target, WatchRules, WorkCounter, hot_modules,
+    AbTest, Attachment, Event, KeepRule, OptimizeError, OptimizeJob, ProbeOptions, ProcessProfile,
+    SamplingRequest, Supervision, Target, WatchRules, WorkCounter, hot_modules,
 };
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_relayout::{BoltProfile, LayoutError, Options, Profile, SampleRequirement, Samples};
@@ -84,11 +84,9 @@ fn job(session: &Session, args: &Optimize) -> Result<OptimizeJob, CliError> {
     let ab_test = |command: &String| AbTest { work: WorkCounter::new(pid, command), time, keep };
     Ok(OptimizeJob {
         target: Target {
-            pid,
             family: args.target.family,
-            state: session.state.clone(),
-            probe: args.probe(),
-            max_pause: args.target.options.max_pause().unwrap_or(DEFAULT_MAX_PAUSE),
+            probe: ProbeOptions { allow_seccomp: args.allow_seccomp, unmap: args.unmap },
+            ..session.target(pid, &args.target.options)
         },
         count: args.counts == Counts::Exact,
         layout: if args.keep_order { layout.in_original_order() } else { layout },

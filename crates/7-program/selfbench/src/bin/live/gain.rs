@@ -461,24 +461,24 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
             short(control),
             short(control_cpu),
         ]);
-        let case = |what: &str, estimate: &Estimate| {
-            let name = format!("{} at {}: {what}", one.name, one.clients);
-            Case::new(name, "relative", estimate.median.get(), 1.0)
+        let case = |what: &str, unit, ours: f64, peer: f64| {
+            Case::new(format!("{} at {}: {what}", one.name, one.clients), unit, ours, peer)
         };
-        cases.extend([case("QPS", qps), case("CPU per query", cpu)]);
-        let count = |what: &str, count: u64| {
-            let name = format!("{} at {}: {what}", one.name, one.clients);
-            Case::new(name, "count", count as f64, one.samples as f64)
-        };
+        let relative =
+            |what: &str, estimate: &Estimate| case(what, "relative", estimate.median.get(), 1.0);
+        cases.extend([relative("QPS", qps), relative("CPU per query", cpu)]);
+        let count = |what: &str, count: u64| case(what, "count", count as f64, one.samples as f64);
         cases.extend([count("samples", one.samples), count("functions", one.functions)]);
         cases.push(count("bytes of hot code", one.hot));
-        let user = format!("{} at {}: user CPU per query", one.name, one.clients);
-        cases.push(Case::new(user, "relative", one.user, 1.0));
+        cases.push(case("user CPU per query", "relative", one.user, 1.0));
         if let Some([qps, cpu]) = &one.sampled {
             sampled.row([one.name.clone(), one.clients.to_string(), text(qps), text(cpu)]);
-            cases.extend([case("QPS, sampled", qps), case("CPU per query, sampled", cpu)]);
+            cases.extend([relative("QPS, sampled", qps), relative("CPU per query, sampled", cpu)]);
         }
-        cases.extend([case("QPS, control", control), case("CPU per query, control", control_cpu)]);
+        cases.extend([
+            relative("QPS, control", control),
+            relative("CPU per query, control", control_cpu),
+        ]);
         if qps.high.get() < 1.0 - TOLERATED_LOSS {
             slower.push(format!("{} at {} clients: {}", one.name, one.clients, text(qps)));
         }
@@ -492,7 +492,7 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
         values.sort_unstable_by(f64::total_cmp);
         let middle = median(&values).unwrap_or(f64::NAN);
         let least = values.first().copied().unwrap_or(f64::NAN);
-        (least, middle, values.last().copied().unwrap_or(f64::NAN))
+        [least, middle, values.last().copied().unwrap_or(f64::NAN)]
     };
     let mut summary = Table::new(&["", "least", "median", "most"]);
     let figures: [Figure; 8] = [
@@ -506,9 +506,7 @@ fn conclude(done: &[Compared]) -> anyhow::Result<Outcome> {
         ("hot code, KiB", |one| (one.hot >> 10) as f64, 0),
     ];
     for (name, figure, digits) in figures {
-        let (least, middle, most) = of_all(figure);
-        let cells = [least, middle, most].map(|value| format!("{value:.digits$}"));
-        let [least, middle, most] = cells;
+        let [least, middle, most] = of_all(figure).map(|value| format!("{value:.digits$}"));
         summary.row([name.to_owned(), least, middle, most]);
     }
     summary.print();

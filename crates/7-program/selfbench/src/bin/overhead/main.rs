@@ -49,33 +49,20 @@ struct Args {
     slice: Nanos,
 }
 
-/// The two cases in which the loops are compared.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Situation {
-    /// Every query is its own transaction.
-    Autocommit,
-    /// One transaction for all: SQLite does the least work, so the loop's own share is largest.
-    InTransaction,
-}
-
-impl Situation {
-    const ALL: [Self; 2] = [Self::Autocommit, Self::InTransaction];
-
+/// A case in which the loops are compared.
+#[derive(Clone, Copy)]
+struct Situation {
+    name: &'static str,
     /// The maximum ratio of the two times per query.
-    const fn goal(self) -> f64 {
-        match self {
-            Self::Autocommit => 1.03,
-            Self::InTransaction => 1.05,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Autocommit => "cached point query",
-            Self::InTransaction => "cached point query inside a transaction",
-        }
-    }
+    goal: f64,
+    /// Whether there is one transaction for all queries: SQLite does the least work, so the loop's own share is largest.
+    in_transaction: bool,
 }
+
+const SITUATIONS: [Situation; 2] = [
+    Situation { name: "cached point query", goal: 1.03, in_transaction: false },
+    Situation { name: "cached point query inside a transaction", goal: 1.05, in_transaction: true },
+];
 
 fn main() -> ExitCode {
     exit_code(overhead(&Args::parse()))
@@ -118,7 +105,7 @@ fn overhead(args: &Args) -> anyhow::Result<Outcome> {
     let mut pair = Pair { client, peer, args, cancel: &cancel, progress };
 
     let mut compared = Vec::new();
-    for situation in Situation::ALL {
+    for situation in SITUATIONS {
         compared.push((situation, ticks.run(Comparing { pair: &mut pair, situation })?));
     }
     drop(pair);
@@ -153,7 +140,7 @@ impl WithTicks for Comparing<'_, '_> {
 
     fn run<T: TickSource>(self, _: Calibration) -> Self::Output {
         let Self { pair, situation } = self;
-        if situation == Situation::Autocommit {
+        if !situation.in_transaction {
             return pair.compare::<T>(situation);
         }
         let failed = |error: dbdyno_drivers::Error| anyhow!("{error}");
@@ -173,9 +160,9 @@ impl Pair<'_> {
             if self.cancel.load(Ordering::Relaxed) {
                 bail!("stopped");
             }
-            let before = if situation == Situation::Autocommit { 0 } else { blocks };
+            let before = if situation.in_transaction { blocks } else { 0 };
             let share = f64::from(before + block) / f64::from(blocks * 2);
-            self.progress.show(share, situation.name());
+            self.progress.show(share, situation.name);
             let mut order = rng_for(SEED, Purpose::Order { microbenchmark: 0, block });
             times.push(if below(&mut order, 2) == 0 {
                 let ours = self.ours::<T>(block, queries)?;
@@ -239,12 +226,11 @@ fn report(compared: &[(Situation, Compared)]) -> anyhow::Result<Outcome> {
         Table::new(&["case", "dbdyno ns", "C loop ns", "ratio", "95% interval", "goal", "met"]);
     let mut cases = Vec::new();
     let mut missed = Vec::new();
-    for (situation, Compared { ours, peer, ratio }) in compared {
-        let (name, goal) = (situation.name(), situation.goal());
+    for (Situation { name, goal, .. }, Compared { ours, peer, ratio }) in compared {
         let median = ratio.median.get();
-        let met = median <= goal;
+        let met = median <= *goal;
         table.row([
-            name.to_owned(),
+            (*name).to_owned(),
             format!("{ours:.1}"),
             format!("{peer:.1}"),
             format!("{median:.4}"),
@@ -252,7 +238,7 @@ fn report(compared: &[(Situation, Compared)]) -> anyhow::Result<Outcome> {
             format!("≤ {goal}"),
             if met { "yes" } else { "no" }.to_owned(),
         ]);
-        cases.push(Case { ratio: median, ..Case::new(name, "ns/query", *ours, *peer) });
+        cases.push(Case { ratio: median, ..Case::new(*name, "ns/query", *ours, *peer) });
         if !met {
             missed.push(format!(
                 "a {name} takes {median:.4} times as long as in a bare C loop, not {goal}"

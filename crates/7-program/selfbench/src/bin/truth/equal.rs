@@ -40,8 +40,8 @@ fn conclude_control(estimates: &[(&str, Estimate)]) -> anyhow::Result<Outcome> {
             (*name).to_owned(),
             format!("{:.4}", estimate.median),
             format!("{:.4} to {:.4}", estimate.low, estimate.high),
-            format!("{:.2}%", half_width(estimate)),
-            if contains_one(estimate) { "yes" } else { "no" }.to_owned(),
+            format!("{:.2}%", estimate.half_width().as_percent()),
+            if estimate.contains_one() { "yes" } else { "no" }.to_owned(),
         ]);
         cases.push(Case::new(*name, "relative QPS", estimate.median.get(), 1.0));
     }
@@ -53,7 +53,7 @@ fn conclude_control(estimates: &[(&str, Estimate)]) -> anyhow::Result<Outcome> {
     };
     let counted = [
         (format!("within {NEAR}% of 1"), NEAR_GOAL, count(|estimate| distance(estimate) <= NEAR)),
-        ("95% interval contains 1".to_owned(), COVERAGE_GOAL, count(contains_one)),
+        ("95% interval contains 1".to_owned(), COVERAGE_GOAL, count(Estimate::contains_one)),
     ];
     let mut summary = Table::new(&["", "microbenchmarks", "goal"]);
     let mut missed = Vec::new();
@@ -114,7 +114,7 @@ fn collect(report: &Report, intervals: &mut Vec<Intervals>) -> anyhow::Result<()
 }
 
 fn share_of<'a>(estimates: impl Iterator<Item = &'a Estimate> + Clone) -> f64 {
-    estimates.clone().filter(|one| contains_one(one)).count() as f64 / estimates.count() as f64
+    estimates.clone().filter(|one| one.contains_one()).count() as f64 / estimates.count() as f64
 }
 
 fn conclude_coverage(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
@@ -135,13 +135,14 @@ fn conclude_coverage(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
         let of = estimates.iter().copied();
         let share = share_of(of.clone());
         let distances = sorted(of.clone(), distance);
+        let half_widths = sorted(of, |one| one.half_width().as_percent());
         table.row([
             name.to_owned(),
             estimates.len().to_string(),
             format!("{share:.3}"),
             NOMINAL.to_string(),
             goal.to_owned(),
-            format!("{:.2}%", quantile(&sorted(of, half_width), 0.5)),
+            format!("{:.2}%", quantile(&half_widths, 0.5)),
             format!("{:.2}%", quantile(&distances, 0.5)),
             format!("{:.2}%", quantile(&distances, 1.0)),
         ]);
@@ -168,16 +169,6 @@ fn conclude_coverage(intervals: &[Intervals]) -> anyhow::Result<Outcome> {
         let few = if count < ENOUGH { " (too few for a verdict)" } else { "" };
         format!("{share:.3} of {count} 95% intervals contain 1, not {goal}{few}")
     }))
-}
-
-/// Whether the interval contains 1: no difference.
-fn contains_one(estimate: &Estimate) -> bool {
-    (estimate.low.get()..=estimate.high.get()).contains(&1.0)
-}
-
-/// Half of the interval's width, in percent of the ratio.
-fn half_width(estimate: &Estimate) -> f64 {
-    (estimate.high.get() - estimate.low.get()) / 2.0 / estimate.median.get() * 100.0
 }
 
 /// The ratio's distance from 1, in percent.
