@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::boottime;
 
 /// Fields of `/proc/PID/stat` or `/proc/PID/task/TID/stat`; see proc_pid_stat(5).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcStat {
     /// The state as one letter, such as `S` for sleeping or `Z` for a zombie.
     pub state: u8,
