@@ -18,9 +18,6 @@ use crate::clock;
 pub trait TickSource: Copy + Send + Sync + 'static {
     const NAME: &'static str;
 
-    /// Whether ticks have the same length on every CPU and in every power state.
-    fn is_reliable() -> bool;
-
     /// The ticks since a fixed point in time.
     ///
     /// The sources do not wait for earlier instructions to complete: an event may appear a few
@@ -33,9 +30,8 @@ pub trait TickSource: Copy + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Tsc;
 
-impl TickSource for Tsc {
-    const NAME: &'static str = if cfg!(target_arch = "x86_64") { "tsc" } else { "cntvct" };
-
+impl Tsc {
+    /// Whether ticks have the same length on every CPU and in every power state.
     #[cfg(target_arch = "x86_64")]
     fn is_reliable() -> bool {
         use std::arch::x86_64::__cpuid;
@@ -52,11 +48,10 @@ impl TickSource for Tsc {
         // The architecture guarantees one rate for all CPUs, including sleep states.
         true
     }
+}
 
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn is_reliable() -> bool {
-        false
-    }
+impl TickSource for Tsc {
+    const NAME: &'static str = if cfg!(target_arch = "x86_64") { "tsc" } else { "cntvct" };
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -75,12 +70,6 @@ impl TickSource for Tsc {
         unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
         ticks
     }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    #[inline(always)]
-    fn now() -> u64 {
-        MonotonicTicks::now()
-    }
 }
 
 /// The system's monotonic clock as ticks of one nanosecond: slower, but always reliable.
@@ -89,10 +78,6 @@ pub struct MonotonicTicks;
 
 impl TickSource for MonotonicTicks {
     const NAME: &'static str = "monotonic";
-
-    fn is_reliable() -> bool {
-        true
-    }
 
     #[inline(always)]
     fn now() -> u64 {

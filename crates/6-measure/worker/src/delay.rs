@@ -100,10 +100,6 @@ mod tests {
     impl TickSource for Fake {
         const NAME: &'static str = "fake";
 
-        fn is_reliable() -> bool {
-            true
-        }
-
         fn now() -> u64 {
             TIME.set(TIME.get() + 1);
             TIME.get()
