@@ -51,7 +51,7 @@ pub use idle_preventer::{IdlePreventer, IdlePreventerError};
 pub use kernel_calls::{FileSystemSpace, die_with_parent, has_exited, set_minimal_timer_slack};
 pub use listener::{TcpListener, listener, tcp_listener};
 pub use power::{NoPower, Power, PowerReading};
-pub use proc_stat::{ProcStat, ProcessIdentity};
+pub use proc_stat::{ProcStat, ProcessIdentity, process_ids};
 pub use process_tree::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 pub use rustix::process::Signal;
 pub use tsc::{Calibration, MonotonicTicks, TickSource, Ticks, Tsc, WithTicks};
