@@ -22,7 +22,8 @@ use serde::Serialize;
 use crate::attachment::{Activation, Attachment};
 use crate::optimize::{lay_out_in, patch, plan, readable_modules};
 use crate::patch::Patch;
-use crate::process::retry_while_busy;
+use crate::probe::Status;
+use crate::process::{retry_while_busy, threads};
 use crate::replace::Switched;
 use crate::target::{Target, descendants};
 use crate::{LiveError, OptimizeError};
@@ -457,43 +458,35 @@ impl AddAssign for Work {
 /// CPU time in nanoseconds and waits of each thread so far.
 pub(super) struct WorkSnapshot {
     at: Instant,
-    threads: HashMap<String, (u64, u64)>,
+    threads: HashMap<i32, (u64, u64)>,
 }
 
 impl WorkSnapshot {
     /// Reads the threads of a process. A thread that has exited is left out.
     pub(super) fn of(pid: u32) -> Self {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let thread = |task: fs::DirEntry| {
-            let times = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            let status = fs::read_to_string(task.path().join("status")).ok()?;
-            let name = task.file_name().to_string_lossy().into_owned();
-            Some((name, (first_number(&times)?, waits(&status)?)))
+        let thread = |tid: i32| {
+            let times = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+            let cpu = times.split_whitespace().next()?.parse::<u64>().ok()?;
+            let status = Status::of_thread(pid, tid)?;
+            let waits = status.field("voluntary_ctxt_switches")?.parse::<u64>().ok()?;
+            Some((tid, (cpu, waits)))
         };
-        Self { at: Instant::now(), threads: tasks.filter_map(thread).collect() }
+        let tids = threads(pid).unwrap_or_default().into_iter();
+        Self { at: Instant::now(), threads: tids.filter_map(thread).collect() }
     }
 
     /// What the threads that also exist now have done since.
     pub(super) fn until_now(self, pid: u32) -> Work {
         let now = Self::of(pid);
         let mut work = Work { time: now.at - self.at, ..Work::default() };
-        for (name, (cpu, waits)) in &now.threads {
-            if let Some((cpu_before, waits_before)) = self.threads.get(name) {
+        for (tid, (cpu, waits)) in &now.threads {
+            if let Some((cpu_before, waits_before)) = self.threads.get(tid) {
                 work.cpu += Duration::from_nanos(cpu.saturating_sub(*cpu_before));
                 work.waits += waits.saturating_sub(*waits_before);
             }
         }
         work
     }
-}
-
-fn first_number(text: &str) -> Option<u64> {
-    text.split_whitespace().next()?.parse().ok()
-}
-
-fn waits(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-    line.trim().parse().ok()
 }
 
 /// The guard of this process. Ends when it is dropped.
