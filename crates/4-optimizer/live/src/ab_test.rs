@@ -277,13 +277,7 @@ fn of_processes<'a>(
 impl AbTestResult {
     fn of(pairs: Vec<f64>, measured: u32) -> Self {
         let Some(estimate) = median_with_interval(&pairs) else {
-            return Self {
-                verdict: AbTestVerdict::Unknown,
-                ratio: None,
-                interval: None,
-                pairs,
-                measured,
-            };
+            return Self { pairs, measured, ..Self::default() };
         };
         let interval = (estimate.low.get(), estimate.high.get());
         let verdict = match Direction::LessIsBetter.verdict(estimate.difference(None)) {

@@ -558,7 +558,7 @@ mod tests {
             fs::write(&files[0], content).unwrap();
             fs::write(&files[1], content).unwrap();
             let _ = find_record(state.path(), &me);
-            let _ = read_map(&directory(state.path(), &me), 1).to_copy(1);
+            let _ = read_map(&directory, 1).to_copy(1);
         });
     }
 
