@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
+use dbdyno_machine::Mapping;
 use dbdyno_types::profile::{Frame, Function, ModuleBuild, Profile, Stack};
 use framehop::{CacheNative, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder};
 
 use crate::kernel::{KERNEL, KernelSymbols};
-use crate::module::{Files, Mapping, Space, code_of, memory};
+use crate::module::{Files, Space, code_of, memory};
 use crate::names::demangled;
 use crate::sampler::{DUMP, Sample, Sampler, UserStack};
 
