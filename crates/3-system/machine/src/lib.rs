@@ -33,9 +33,9 @@ mod power;
 mod proc_stat;
 pub mod process_tree;
 pub mod safe_files;
+mod sampling;
 pub mod tsc;
 mod usage;
-mod varying_period;
 
 pub use checks::{Finding, Needs, Severity, check, check_disk};
 pub use control_groups::has_cpu_quota;
@@ -56,6 +56,6 @@ pub use power::{NoPower, Power, PowerReading};
 pub use proc_stat::{ProcStat, ProcessIdentity, process_ids};
 pub use process_tree::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 pub use rustix::process::Signal;
+pub use sampling::{VaryingPeriod, share_buffer};
 pub use tsc::{Calibration, MonotonicTicks, TickSource, Ticks, Tsc, WithTicks};
 pub use usage::{BlockDevice, OwnUsage, ThreadUsage};
-pub use varying_period::VaryingPeriod;

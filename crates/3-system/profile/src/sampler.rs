@@ -1,16 +1,14 @@
 //! Events that sample stacks, and the buffers that they fill.
 
 use std::collections::HashSet;
-use std::os::fd::AsRawFd;
 use std::{fs, io};
 
-use dbdyno_machine::VaryingPeriod;
+use dbdyno_machine::{VaryingPeriod, share_buffer};
 use dbdyno_types::profile::SampleScope;
 use dbdyno_units::Nanos;
 use perf_event::data::Record;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter, SampleFlag};
-use perf_event_open_sys::ioctls;
 
 /// Bytes of a user's stack that are copied: what MySQL's deepest stacks need.
 pub const DUMP: u32 = 56 << 10;
@@ -144,7 +142,7 @@ impl Sampler {
             for thread in others {
                 match event_of(*thread, *cpu) {
                     Ok(counter) => {
-                        redirect(&counter, ring.as_counter())?;
+                        share_buffer(&counter, ring.as_counter())?;
                         redirected.push(counter);
                     }
                     // It has ended.
@@ -290,15 +288,6 @@ fn rings(
             Err(error) if is_refusal(&error) && size > LEAST_RING => size /= 2,
             rings => return rings,
         }
-    }
-}
-
-/// Lets an event write to the buffer of another event on the same CPU.
-fn redirect(counter: &Counter, to: &Counter) -> io::Result<()> {
-    // SAFETY: the argument is a file descriptor.
-    match unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), to.as_raw_fd()) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
     }
 }
 
