@@ -160,9 +160,8 @@ impl WorkCounter {
     }
 
     pub fn count(&self) -> Result<f64, LiveError> {
-        let failed = |what: String| {
-            LiveError::failed(format!("the work command `{}` {what}", self.command), "", "")
-        };
+        let failed =
+            |what: String| LiveError::Failed(format!("the work command `{}` {what}", self.command));
         let output = Command::new("sh")
             .args(["-c", &self.command])
             .output()

@@ -291,12 +291,9 @@ pub fn state_dir(chosen: Option<&Path>) -> Result<PathBuf, LiveError> {
         None => {
             let from = |name: &str| std::env::var_os(name);
             default_state(rustix::process::geteuid().is_root(), from).ok_or_else(|| {
-                LiveError::failed(
-                    "no directory for journals",
-                    "",
-                    "set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME to an absolute path, or name a directory with \
-                     --state",
-                )
+                let what = "no directory for journals; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME to an absolute \
+                            path, or name a directory with --state";
+                LiveError::Failed(what.to_owned())
             })?
         }
     };

@@ -206,7 +206,7 @@ pub(crate) fn readable_modules(
             "process {pid} was not changed: {percent}% of its samples are in {GENERATED}, and only code \
              in files can be optimized"
         );
-        return Err(LiveError::failed(what, "", "").into());
+        return Err(LiveError::Failed(what).into());
     }
     Ok(modules)
 }
