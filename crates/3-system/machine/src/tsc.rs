@@ -111,11 +111,6 @@ impl Calibration {
         Self { ticks_per_nano: ticks as f64 / time as f64 }
     }
 
-    /// Ticks per nanosecond, which is the counter's frequency in GHz.
-    pub const fn ticks_per_nano(self) -> f64 {
-        self.ticks_per_nano
-    }
-
     /// The duration of `ticks`, rounded to a nanosecond.
     pub fn to_nanos(self, ticks: u64) -> Nanos {
         Nanos::from_nanos((ticks as f64 / self.ticks_per_nano).round() as u64)

@@ -13,9 +13,6 @@ use perf_event::{Builder, Counter, SampleFlag};
 /// Bytes of a user's stack that are copied: what MySQL's deepest stacks need.
 pub const DUMP: u32 = 56 << 10;
 
-/// Samples per second and CPU unless another number is wanted.
-const FREQUENCY: u32 = 997;
-
 /// Samples per second of the events of threads at most: each arms a timer whenever its thread gets a CPU, which costs a
 /// virtual machine up to a fifth of a server's time at 1,000.
 const FREQUENCY_OF_THREADS: u32 = 100;
@@ -94,12 +91,7 @@ const KERNEL_PART: u64 = -128_i64 as u64;
 const USER_PART: u64 = -512_i64 as u64;
 
 impl Sampler {
-    /// Opens disabled events of everything on these CPUs, with the usual frequency.
-    pub fn open(cpus: &[usize]) -> Result<Self, ProfileError> {
-        Self::on_cpus(cpus, FREQUENCY)
-    }
-
-    /// As [`Self::open`], with this number of samples per second and CPU.
+    /// Opens disabled events of everything on these CPUs, with this number of samples per second and CPU.
     pub fn on_cpus(cpus: &[usize], frequency: u32) -> Result<Self, ProfileError> {
         let (scope, period) = (SampleScope::Cpus, period_of(frequency));
         let build = |cpu: usize| event(scope, period).any_pid().one_cpu(cpu).build();

@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn own_stacks_are_sampled_to_their_start() {
         let cpus: Vec<usize> = (0..thread::available_parallelism().unwrap().get()).collect();
-        let mut sampler = match Sampler::open(&cpus) {
+        let mut sampler = match Sampler::on_cpus(&cpus, 997) {
             Ok(sampler) => sampler,
             Err(error @ ProfileError::NotPermitted { .. }) => {
                 return dbdyno_fuzz::skip(&error.to_string());

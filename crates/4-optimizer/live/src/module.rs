@@ -38,7 +38,6 @@ pub struct LoadedModule {
 pub struct Module {
     path: PathBuf,
     bias: u64,
-    range: Range<u64>,
     /// Executable segments: addresses in the process, and offsets in the file.
     code: Vec<(Range<u64>, usize)>,
     bytes: Vec<u8>,
@@ -116,7 +115,7 @@ impl Module {
         if size > bytes.len() as u64 {
             return Err(broken("has the same code in several segments"));
         }
-        Ok(Self { path: loaded.path.clone(), bias, range: loaded.range.clone(), code, bytes })
+        Ok(Self { path: loaded.path.clone(), bias, code, bytes })
     }
 
     pub fn path(&self) -> &Path {
@@ -126,10 +125,6 @@ impl Module {
     /// Address in the process minus link-time address.
     pub fn bias(&self) -> u64 {
         self.bias
-    }
-
-    pub fn range(&self) -> &Range<u64> {
-        &self.range
     }
 
     /// Addresses of the code in the process.

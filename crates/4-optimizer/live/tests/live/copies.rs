@@ -62,7 +62,7 @@ pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -
     let maps = attachment.process().maps().unwrap();
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
     let module = Module::open(attachment.process(), &loaded).unwrap();
-    let area = attachment.reserve(module.range(), 64 << 10, false).unwrap();
+    let area = attachment.reserve(&loaded.range, 64 << 10, false).unwrap();
     let mut next = area.address;
     let mut pairs: Vec<(u64, u64)> = patch.map.pairs().collect();
     for (address, size) in program.functions("leaf_") {
