@@ -25,7 +25,7 @@ pub(crate) fn counter_places(module: &Module, graph: &Graph, patch: u64) -> Vec<
         let mut changed = false;
         for block in (0..graph.blocks.len()).rev() {
             let at_end = used_at_end(module, graph, block, &used_at_start);
-            let range = graph.blocks[block].instructions.clone();
+            let range = graph.blocks[block].clone();
             let used = effects[range].iter().rev().fold(at_end, |used, it| it.before(used));
             changed |= used != used_at_start[block];
             used_at_start[block] = used;
@@ -42,7 +42,7 @@ pub(crate) fn counter_places(module: &Module, graph: &Graph, patch: u64) -> Vec<
             if !graph.code(block).iter().any(has_effect) {
                 return None;
             }
-            let range = graph.blocks[block].instructions.clone();
+            let range = graph.blocks[block].clone();
             let mut used = used_at_end(module, graph, block, &used_at_start);
             let mut first = None;
             for (place, inst) in range.enumerate().rev() {

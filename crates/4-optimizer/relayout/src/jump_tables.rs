@@ -243,7 +243,7 @@ pub(crate) fn may_be_copied(
     let start = graph.start(block);
     // The branch of another comparison may lead to the conditional jump.
     let is_compared = graph.block_of(bound.compare) + 1 == block;
-    let guarded_from = graph.instructions[..graph.blocks[block].instructions.start]
+    let guarded_from = graph.instructions[..graph.blocks[block].start]
         .last()
         .is_some_and(|last| matches!(last.kind, InstKind::Branch(7, _)));
     let only_from_guard = graph

@@ -28,8 +28,7 @@ pub(crate) fn arrange(
     let hot: Vec<usize> = all.clone().filter(|&block| is_hot(block)).collect();
     let cold =
         if options.copy_cold { all.filter(|&block| !is_hot(block)).collect() } else { vec![] };
-    let place: HashMap<usize, usize> =
-        hot.iter().enumerate().map(|(place, &block)| (block, place)).collect();
+    let place: HashMap<usize, usize> = hot.iter().copied().zip(0..).collect();
     let sizes: Vec<u64> = hot.iter().map(|&block| graph.size(block).max(1)).collect();
     let counts: Vec<u64> = hot.iter().map(|&block| flow.blocks[block]).collect();
     let edges: Vec<WeightedEdge> = graph
@@ -54,8 +53,7 @@ const REPEATED: u64 = 8;
 /// The first blocks of loops in this order that are repeated far more often than entered by
 /// fall-through.
 pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usize> {
-    let place: HashMap<usize, usize> =
-        order.iter().enumerate().map(|(place, &block)| (block, place)).collect();
+    let place: HashMap<usize, usize> = order.iter().copied().zip(0..).collect();
     let mut back: HashMap<usize, u64> = HashMap::new();
     let mut fallen: HashMap<usize, u64> = HashMap::new();
     for (edge, &count) in graph.edges.iter().zip(&flow.edges) {
@@ -92,11 +90,8 @@ pub(crate) fn order_functions(moved: &mut [MovedFunction], options: &Options) {
         .map(|moved| FunctionNode { weight: moved.samples, size: hot_size(moved) })
         .collect();
     let order = clustered(&nodes, &calls(moved));
-    let position: HashMap<u64, usize> = order
-        .iter()
-        .enumerate()
-        .map(|(position, &function)| (moved[function].movable.start, position))
-        .collect();
+    let position: HashMap<u64, usize> =
+        order.iter().map(|&function| moved[function].movable.start).zip(0..).collect();
     moved.sort_by_key(|moved| position[&moved.movable.start]);
 }
 
@@ -261,7 +256,7 @@ fn clustered(nodes: &[FunctionNode], calls: &[CallCount]) -> Vec<usize> {
 /// The calls between these functions that were executed, by caller and callee.
 fn calls(moved: &[MovedFunction]) -> Vec<CallCount> {
     let index: HashMap<u64, usize> =
-        moved.iter().enumerate().map(|(index, moved)| (moved.movable.start, index)).collect();
+        moved.iter().map(|moved| moved.movable.start).zip(0..).collect();
     let mut calls: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     for (caller, moved) in moved.iter().enumerate() {
         for block in 0..moved.movable.graph.blocks.len() {
