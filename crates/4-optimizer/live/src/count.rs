@@ -91,10 +91,6 @@ impl CountingReport {
         let slow = self.counting.as_nanos() as f64 * share;
         Nanos::from_nanos(self.stopped.as_nanos() + slow as u64)
     }
-
-    fn add(&mut self, switched: &Switched) {
-        self.stopped = Nanos::from_nanos(self.stopped.as_nanos() + switched.stopped.as_nanos());
-    }
 }
 
 impl fmt::Display for CountingReport {
@@ -185,8 +181,8 @@ impl PreparedCounting {
                 let is_optimized = attachment.activation()? != Activation::Inactive;
                 let forked_before = descendants(attachment.process().pid());
                 let report = &mut report;
-                let mut bursts =
-                    Bursts { attachment, counters, report, before: vec![], is_optimized };
+                let before = vec![0; counters.len()];
+                let mut bursts = Bursts { attachment, counters, report, before, is_optimized };
                 let counts = bursts.run(patch, counting, is_cancelled);
                 // Also after an error: the code that counts must not stay active.
                 bursts.end(earlier)?;
@@ -287,7 +283,6 @@ impl Bursts<'_> {
         is_cancelled: impl Fn() -> bool,
     ) -> Result<Result<Vec<u64>, String>, LiveError> {
         let pid = self.attachment.process().pid();
-        self.before = vec![0; self.counters.len()];
         let mut counts = vec![0; self.counters.len()];
         let (mut original, mut counted) = (Work::default(), Work::default());
         for burst in 0..options.bursts {
@@ -304,7 +299,7 @@ impl Bursts<'_> {
                 0 => self.attachment.install_counting(patch)?,
                 _ => self.resume()?,
             };
-            self.report.add(&switched);
+            self.report.stopped += switched.stopped;
             counted += during(pid, options.burst);
             self.pause()?;
             self.read(&mut counts)?;
@@ -341,7 +336,7 @@ impl Bursts<'_> {
         let attachment = &mut *self.attachment;
         let activate = || attachment.activate_generation(earlier);
         match retry_while_busy(activate, LiveError::is_transient).0 {
-            Ok(switched) => self.report.add(&switched),
+            Ok(switched) => self.report.stopped += switched.stopped,
             Err(error @ LiveError::Exited { .. }) => return Err(error),
             // The process runs its original code, which the next optimization replaces.
             Err(error) => tracing::warn!(%error, earlier, "the earlier optimization is inactive"),
@@ -353,7 +348,7 @@ impl Bursts<'_> {
     fn pause(&mut self) -> Result<(), LiveError> {
         let attachment = &mut *self.attachment;
         let (switched, _) = retry_while_busy(|| attachment.undo(), LiveError::is_transient);
-        self.report.add(&switched?);
+        self.report.stopped += switched?.stopped;
         Ok(())
     }
 
