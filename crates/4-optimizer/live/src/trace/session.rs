@@ -8,8 +8,7 @@ use dbdyno_units::Nanos;
 
 use super::priorities::PriorityBoosts;
 use super::raw::{self, Registers, ThreadStop};
-use super::system_calls;
-use super::system_calls::{BlockedThread, BlockedThreads};
+use super::system_calls::{self, BlockedThread, BlockedThreads};
 use crate::LiveError;
 use crate::probe::Status;
 use crate::process::{Process, has_ended, thread_state, threads};
