@@ -90,6 +90,15 @@ pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, 
     Ok(instructions)
 }
 
+/// The instruction at an address.
+pub(crate) fn decode_at(module: &Module, address: u64) -> Option<Instruction> {
+    const LONGEST: usize = 15;
+    // Fewer bytes at the end of a segment.
+    let bytes = (1..=LONGEST).rev().find_map(|size| module.bytes(address, size))?;
+    let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
 fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<InstKind, RejectReason> {
     let target = || match instruction.op0_kind() {
         OpKind::NearBranch64 => Ok(instruction.near_branch_target()),
