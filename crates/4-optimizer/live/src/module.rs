@@ -87,8 +87,7 @@ impl Module {
     pub fn open(process: &Process, loaded: &LoadedModule) -> Result<Self, LiveError> {
         let pid = process.pid();
         let bytes = read(pid, loaded)?;
-        let broken =
-            |what: &str| LiveError::refused(pid, format!("{} {what}", loaded.path.display()));
+        let broken = |what: &str| refused_file(pid, &loaded.path, what);
         let file = ElfFile64::<Endianness>::parse(&*bytes)
             .map_err(|error| broken(&format!("is not a 64-bit ELF file: {error}")))?;
         let endian = file.endian();
@@ -160,10 +159,8 @@ impl Module {
         for (range, offset) in &self.code {
             let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             let memory = process.memory().read(range.start, size)?;
-            let file = self.bytes.get(*offset..offset.saturating_add(size)).ok_or_else(|| {
-                let what = format!("{} is shorter than its mapping", self.path.display());
-                LiveError::refused(process.pid(), what)
-            })?;
+            let shorter = || refused_file(process.pid(), &self.path, "is shorter than its mapping");
+            let file = self.bytes.get(*offset..offset.saturating_add(size)).ok_or_else(shorter)?;
             // Whole pages first, because nearly all are equal.
             for (page, (a, b)) in memory.chunks(4096).zip(file.chunks(4096)).enumerate() {
                 if a == b {
@@ -183,6 +180,11 @@ impl Module {
     }
 }
 
+/// The refusal of a process because of one of its files.
+fn refused_file(pid: u32, path: &Path, what: &str) -> LiveError {
+    LiveError::refused(pid, format!("{} {what}", path.display()))
+}
+
 fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
     let mapped = loaded.mappings.iter().find_map(|mapping| {
         let (start, end) = (mapping.range.start, mapping.range.end);
@@ -193,13 +195,8 @@ fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
     let file = match mapped {
         Some(file) => file,
         None if deleted => {
-            return Err(LiveError::refused(
-                pid,
-                format!(
-                    "{} was deleted or replaced after it was loaded; only root can still read it",
-                    loaded.path.display()
-                ),
-            ));
+            let what = "was deleted or replaced after it was loaded; only root can still read it";
+            return Err(refused_file(pid, &loaded.path, what));
         }
         None => open(&by_name).map_err(LiveError::file("opening", &by_name))?,
     };
@@ -362,10 +359,8 @@ fn hot_module(
     let code: u64 = module.code().map(|range| range.end - range.start).sum();
     let changed: u64 = modified.iter().map(|range| range.end - range.start).sum();
     if changed * 10 > code {
-        return Err(LiveError::refused(
-            process.pid(),
-            format!("{} differs from the file that was loaded", loaded.path.display()),
-        ));
+        let what = "differs from the file that was loaded";
+        return Err(refused_file(process.pid(), &loaded.path, what));
     }
     if let Some(obstacle) = unwind::obstacle(&module, has_unwinder) {
         return Err(LiveError::refused(process.pid(), obstacle));

@@ -60,13 +60,9 @@ impl Attachment {
         let maps = siblings.fold(self.process.maps()?, Maps::with);
         let maps = maps.with(Maps::reserved(taken.iter().map(Area::range)));
         let address = maps.free_range(near, whole, alignment).ok_or_else(|| {
-            LiveError::wrong_state(
-                pid,
-                &format!(
-                    "has no {whole} bytes of free addresses within 2 GiB of {:#x}",
-                    near.start
-                ),
-            )
+            let near = near.start;
+            let state = format!("has no {whole} bytes of free addresses within 2 GiB of {near:#x}");
+            LiveError::wrong_state(pid, &state)
         })?;
         Ok(Area { address, code, data: unwind::DATA_SIZE })
     }
