@@ -7,6 +7,7 @@
 //!   dbdyno use, and pin processes there.
 //! - [`clock`] and [`tsc`] read the time: in nanoseconds, or in a few cycles.
 //! - [`ProcessIdentity`] tells a process from a later one with the same ID.
+//! - [`Mapping`] describes a part of a process's memory.
 //! - [`ProcessTree`] and [`Counters`] read what processes used.
 //! - [`Power`] reads the energy consumption of the CPU packages.
 //! - [`safe_files`] opens what other users can write, and checks directories that dbdyno trusts.
