@@ -1,5 +1,5 @@
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The directory that contains `proc`, `sys` and `etc`: `/`, or in tests a copy of another
@@ -11,11 +11,6 @@ impl FsRoot {
     /// The machine this process runs on.
     pub fn this_machine() -> Self {
         Self(PathBuf::from("/"))
-    }
-
-    /// The machine whose files are under `directory`.
-    pub fn at(directory: &Path) -> Self {
-        Self(directory.to_path_buf())
     }
 
     /// The full path of `path`, which has no leading slash.
@@ -76,7 +71,7 @@ pub(crate) mod fixture {
         }
 
         pub(crate) fn root(&self) -> FsRoot {
-            FsRoot::at(self.0.path())
+            FsRoot(self.0.path().to_path_buf())
         }
     }
 }

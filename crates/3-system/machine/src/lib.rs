@@ -7,6 +7,7 @@
 //!   dbdyno use, and pin processes there.
 //! - [`clock`] and [`tsc`] read the time: in nanoseconds, or in a few cycles.
 //! - [`ProcessIdentity`] tells a process from a later one with the same ID.
+//! - [`Mapping`] describes a part of a process's memory.
 //! - [`ProcessTree`] and [`Counters`] read what processes used.
 //! - [`Power`] reads the energy consumption of the CPU packages.
 //! - [`safe_files`] opens what other users can write, and checks directories that dbdyno trusts.
@@ -28,13 +29,14 @@ mod fs_root;
 mod idle_preventer;
 mod kernel_calls;
 mod listener;
+mod mapping;
 mod power;
 mod proc_stat;
 pub mod process_tree;
 pub mod safe_files;
+mod sampling;
 pub mod tsc;
 mod usage;
-mod varying_period;
 
 pub use checks::{Finding, Needs, Severity, check, check_disk};
 pub use control_groups::has_cpu_quota;
@@ -50,10 +52,11 @@ pub use fs_root::FsRoot;
 pub use idle_preventer::{IdlePreventer, IdlePreventerError};
 pub use kernel_calls::{FileSystemSpace, die_with_parent, has_exited, set_minimal_timer_slack};
 pub use listener::{TcpListener, listener, tcp_listener};
+pub use mapping::Mapping;
 pub use power::{NoPower, Power, PowerReading};
-pub use proc_stat::{ProcStat, ProcessIdentity};
+pub use proc_stat::{ProcStat, ProcessIdentity, process_ids};
 pub use process_tree::{ProcessTree, ProcessTreeDelta, ProcessTreeUsage};
 pub use rustix::process::Signal;
+pub use sampling::{VaryingPeriod, share_buffer};
 pub use tsc::{Calibration, MonotonicTicks, TickSource, Ticks, Tsc, WithTicks};
 pub use usage::{BlockDevice, OwnUsage, ThreadUsage};
-pub use varying_period::VaryingPeriod;

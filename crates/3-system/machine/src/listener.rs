@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::net::sockopt::socket_peercred;
 
-use crate::ProcessIdentity;
+use crate::{ProcessIdentity, process_ids};
 
 /// The process that listens at a Unix socket; `None` if there is none, or if it is in another
 /// container.
@@ -111,9 +111,7 @@ fn owner_of(inodes: &[u64]) -> Option<u32> {
             .filter_map(|file| fs::read_link(file.path()).ok())
             .any(|target| links.iter().any(|link| target.as_os_str() == link.as_str()))
     };
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let owners = pids.filter(has_it).filter_map(|pid| ProcessIdentity::of(pid).ok());
+    let owners = process_ids().filter(has_it).filter_map(|pid| ProcessIdentity::of(pid).ok());
     owners.min_by_key(|process| process.start_ticks).map(|process| process.pid)
 }
 

@@ -12,11 +12,13 @@ use serde::{Deserialize, Serialize};
 use crate::clock::boottime;
 
 /// Fields of `/proc/PID/stat` or `/proc/PID/task/TID/stat`; see proc_pid_stat(5).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcStat {
     /// The state as one letter, such as `S` for sleeping or `Z` for a zombie.
     pub state: u8,
     pub parent: u32,
+    /// The kernel's flags (`PF_*` in `linux/sched.h`).
+    pub flags: u64,
     pub(crate) minor_faults: u64,
     pub(crate) major_faults: u64,
     pub(crate) user_ticks: u64,
@@ -80,6 +82,7 @@ impl ProcStat {
         Some(Self {
             state: *fields[0].as_bytes().first()?,
             parent: fields[4 - 3].parse().ok()?,
+            flags: number(9)?,
             minor_faults: number(10)?,
             major_faults: number(12)?,
             user_ticks: number(14)?,
@@ -95,6 +98,12 @@ impl ProcStat {
             image: (number(26)?, number(28)?),
         })
     }
+}
+
+/// The IDs of all processes in `/proc`; none if it cannot be read.
+pub fn process_ids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The error for a file of `/proc` that cannot be parsed.
@@ -228,6 +237,7 @@ mod tests {
         let expected = ProcStat {
             state: b'S',
             parent: 1,
+            flags: 0x40_0000,
             minor_faults: 101,
             major_faults: 7,
             user_ticks: 23,

@@ -16,9 +16,6 @@ use crate::clock;
 
 /// A source of ticks, as a type without values, so that the source is known at compile time.
 pub trait TickSource: Copy + Send + Sync + 'static {
-    /// Whether ticks have the same length on every CPU and in every power state.
-    fn is_reliable() -> bool;
-
     /// The ticks since a fixed point in time.
     ///
     /// The sources do not wait for earlier instructions to complete: an event may appear a few
@@ -31,7 +28,8 @@ pub trait TickSource: Copy + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Tsc;
 
-impl TickSource for Tsc {
+impl Tsc {
+    /// Whether ticks have the same length on every CPU and in every power state.
     #[cfg(target_arch = "x86_64")]
     fn is_reliable() -> bool {
         use std::arch::x86_64::__cpuid;
@@ -48,12 +46,9 @@ impl TickSource for Tsc {
         // The architecture guarantees one rate for all CPUs, including sleep states.
         true
     }
+}
 
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn is_reliable() -> bool {
-        false
-    }
-
+impl TickSource for Tsc {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn now() -> u64 {
@@ -71,12 +66,6 @@ impl TickSource for Tsc {
         unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
         ticks
     }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    #[inline(always)]
-    fn now() -> u64 {
-        MonotonicTicks::now()
-    }
 }
 
 /// The system's monotonic clock as ticks of one nanosecond: slower, but always reliable.
@@ -84,10 +73,6 @@ impl TickSource for Tsc {
 pub struct MonotonicTicks;
 
 impl TickSource for MonotonicTicks {
-    fn is_reliable() -> bool {
-        true
-    }
-
     #[inline(always)]
     fn now() -> u64 {
         clock::monotonic().as_nanos()
@@ -118,11 +103,6 @@ impl Calibration {
             return Self::NANOS;
         }
         Self { ticks_per_nano: ticks as f64 / time as f64 }
-    }
-
-    /// Ticks per nanosecond, which is the counter's frequency in GHz.
-    pub const fn ticks_per_nano(self) -> f64 {
-        self.ticks_per_nano
     }
 
     /// The duration of `ticks`, rounded to a nanosecond.

@@ -26,7 +26,7 @@ impl OwnUsage {
         let cpu = cpu_of(libc::RUSAGE_SELF) + cpu_of(libc::RUSAGE_CHILDREN);
         // Not ru_maxrss: it includes the peak from before the last exec.
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Self { cpu, most_memory: most_memory(&status) }
+        Self { cpu, most_memory: field(&status, "VmHWM:").map(Bytes::from_kib) }
     }
 }
 
@@ -46,10 +46,6 @@ fn cpu_of(whom: libc::c_int) -> Nanos {
         seconds + Nanos::from_micros(time.tv_usec.cast_unsigned())
     };
     time(usage.ru_utime) + time(usage.ru_stime)
-}
-
-fn most_memory(status: &str) -> Option<Bytes> {
-    Some(Bytes::from_bytes(field(status, "VmHWM:")? << 10))
 }
 
 /// Context switches and page faults of the calling thread since its start; one system call.
@@ -135,8 +131,6 @@ mod tests {
             std::hint::black_box(memory.iter().map(|byte| u64::from(*byte)).sum::<u64>());
         }
         assert!(OwnUsage::now().most_memory.unwrap() >= Bytes::from_bytes(64 << 20));
-        assert_eq!(most_memory("VmHWM:\t   12 kB\n"), Some(Bytes::from_bytes(12 << 10)));
-        assert_eq!(most_memory("nothing"), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::{fs, io};
 
+use dbdyno_machine::Mapping;
 use dbdyno_types::Sha256;
 use dbdyno_types::profile::BETWEEN;
 use framehop::{ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Unwinder, UnwinderNative};
@@ -26,38 +27,16 @@ const KERNEL_LIBRARY: &str = "[vdso]";
 /// So many functions between those of two source files can be of many others: then nothing is known of them.
 const WIDEST: usize = 400;
 
-/// A mapping of code.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Mapping {
-    range: (u64, u64),
-    /// Of the first byte in the file.
-    offset: u64,
-    path: String,
-}
-
 /// The mappings of code of a process; none if it has ended.
 pub(crate) fn code_of(pid: u32) -> Vec<Mapping> {
     let text = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    text.lines().filter_map(Mapping::parse).collect()
+    text.lines().filter_map(code_in).collect()
 }
 
-impl Mapping {
-    /// Of a line of `/proc/PID/maps`, if it is code of a file or of the kernel's library.
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.splitn(6, ' ');
-        let (first, end) = words.next()?.split_once('-')?;
-        let is_code = words.next()?.as_bytes().get(2) == Some(&b'x');
-        let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-        let path = words.nth(2)?.trim_start();
-        let hex = |text| u64::from_str_radix(text, 16).ok();
-        (is_code && (path.starts_with('/') || path == KERNEL_LIBRARY)).then_some(())?;
-        Some(Self { range: (hex(first)?, hex(end)?), offset, path: path.to_owned() })
-    }
-
-    /// The file's name.
-    pub fn name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
-    }
+/// The mapping of a line of `/proc/PID/maps`, if it is code of a file or of the kernel's library.
+fn code_in(line: &str) -> Option<Mapping> {
+    let is_named = |name: &str| name.starts_with('/') || name == KERNEL_LIBRARY;
+    Mapping::parse(line).filter(|mapping| mapping.executable && is_named(&mapping.name))
 }
 
 /// A function of a file.
@@ -91,7 +70,7 @@ pub(crate) struct Contents {
 impl Contents {
     /// Reads the file of a mapping as the process sees it.
     fn read(pid: u32, mapping: &Mapping) -> io::Result<Self> {
-        let Mapping { range: (first, end), path, .. } = mapping;
+        let Mapping { range: Range { start: first, end }, name: path, .. } = mapping;
         if path == KERNEL_LIBRARY {
             let mut data = vec![0; usize::try_from(end - first).map_err(io::Error::other)?];
             memory(pid)?.read_exact_at(&mut data, *first)?;
@@ -223,7 +202,7 @@ impl Contents {
 
     /// What must be subtracted from addresses in a mapping to get those that the file states.
     fn bias(&self, mapping: &Mapping) -> Option<u64> {
-        let (first, end) = mapping.range;
+        let Range { start: first, end } = &mapping.range;
         // Whole pages are mapped.
         let mapped = mapping.offset..mapping.offset + (end - first);
         let is_of = |segment: &Range<u64>| segment.start < mapped.end && mapped.start < segment.end;
@@ -308,11 +287,11 @@ impl Space {
         let mut unwinder = UnwinderNative::new();
         let mut modules = Vec::new();
         for mapping in mappings {
-            let key = (mapping.path.clone(), mapping.offset);
+            let key = (mapping.name.clone(), mapping.offset);
             let read = || Rc::new(Contents::read(pid, mapping).unwrap_or_default());
             let contents = Rc::clone(files.0.entry(key).or_insert_with(read));
             let Some(bias) = contents.bias(mapping) else { continue };
-            let range = mapping.range.0..mapping.range.1;
+            let range = mapping.range.clone();
             let table = |name| contents.tables.get(name).cloned();
             let (eh_frame, header) = (table(".eh_frame"), table(".eh_frame_hdr"));
             let sections = ExplicitModuleSectionInfo {
@@ -323,7 +302,7 @@ impl Space {
                 eh_frame_hdr: header.map(|(_, data)| data),
                 ..ExplicitModuleSectionInfo::default()
             };
-            let name = mapping.name().to_owned();
+            let name = mapping.name.rsplit('/').next().unwrap_or_default().to_owned();
             unwinder.add_module(framehop::Module::new(name.clone(), range.clone(), bias, sections));
             modules.push(Module { name, range, bias, contents });
         }
@@ -396,16 +375,16 @@ mod tests {
     #[test]
     fn mappings_of_code_are_read() {
         let line = "561b41543000-561b41545000 r-xp 00001000 fe:00 123    /usr/sbin/my server";
-        let mapping = Mapping::parse(line).unwrap();
-        assert_eq!((mapping.range, mapping.offset), ((0x561b_4154_3000, 0x561b_4154_5000), 0x1000));
-        assert_eq!(mapping.name(), "my server");
+        let mapping = code_in(line).unwrap();
+        assert_eq!(mapping.range, 0x561b_4154_3000..0x561b_4154_5000);
+        assert_eq!((mapping.offset, &*mapping.name), (0x1000, "/usr/sbin/my server"));
         for other in [
             "561b41543000-561b41545000 r--p 00001000 fe:00 123    /usr/sbin/server",
             "7ffd6b3f0000-7ffd6b3f2000 r-xp 00000000 00:00 0      ",
             "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0      [vsyscall]",
             "561b41543000 r-xp",
         ] {
-            assert_eq!(Mapping::parse(other), None, "{other}");
+            assert_eq!(code_in(other), None, "{other}");
         }
     }
 
@@ -463,8 +442,8 @@ mod tests {
     fn damaged_libraries_are_read_or_refused() {
         // The smallest that there is.
         let own = std::process::id();
-        let library = code_of(own).into_iter().find(|one| one.path == KERNEL_LIBRARY);
-        let Some(Mapping { range: (first, end), .. }) = library else {
+        let library = code_of(own).into_iter().find(|one| one.name == KERNEL_LIBRARY);
+        let Some(Mapping { range: Range { start: first, end }, .. }) = library else {
             return dbdyno_fuzz::skip("the kernel maps no library");
         };
         let mut data = vec![0; (end - first) as usize];
@@ -485,10 +464,10 @@ mod tests {
         const CODE: u64 = 0x10_0000;
         const STACK: u64 = 0x7000_0000;
         const SIZE: u64 = 4 << 10;
-        let path = "/damaged".to_owned();
-        let mapping = Mapping { range: (CODE, CODE + 2 * SIZE), offset: 0, path };
+        let (range, name) = (CODE..CODE + 2 * SIZE, "/damaged".to_owned());
+        let mapping = Mapping { range, name, ..Mapping::default() };
         let mut files = Files::default();
-        files.0.insert((mapping.path.clone(), mapping.offset), Rc::new(contents));
+        files.0.insert((mapping.name.clone(), mapping.offset), Rc::new(contents));
         let space = Space::of(std::process::id(), &[mapping], &mut files);
         let mut read = |address: u64| match address.checked_sub(STACK) {
             Some(offset) if offset < SIZE && offset % 16 < 8 => Ok(CODE + offset * 2),

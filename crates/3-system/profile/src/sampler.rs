@@ -1,22 +1,17 @@
 //! Events that sample stacks, and the buffers that they fill.
 
 use std::collections::HashSet;
-use std::os::fd::AsRawFd;
 use std::{fs, io};
 
-use dbdyno_machine::VaryingPeriod;
+use dbdyno_machine::{VaryingPeriod, share_buffer};
 use dbdyno_types::profile::SampleScope;
 use dbdyno_units::Nanos;
 use perf_event::data::Record;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter, SampleFlag};
-use perf_event_open_sys::ioctls;
 
 /// Bytes of a user's stack that are copied: what MySQL's deepest stacks need.
 pub const DUMP: u32 = 56 << 10;
-
-/// Samples per second and CPU unless another number is wanted.
-const FREQUENCY: u32 = 997;
 
 /// Samples per second of the events of threads at most: each arms a timer whenever its thread gets a CPU, which costs a
 /// virtual machine up to a fifth of a server's time at 1,000.
@@ -96,12 +91,7 @@ const KERNEL_PART: u64 = -128_i64 as u64;
 const USER_PART: u64 = -512_i64 as u64;
 
 impl Sampler {
-    /// Opens disabled events of everything on these CPUs, with the usual frequency.
-    pub fn open(cpus: &[usize]) -> Result<Self, ProfileError> {
-        Self::on_cpus(cpus, FREQUENCY)
-    }
-
-    /// As [`Self::open`], with this number of samples per second and CPU.
+    /// Opens disabled events of everything on these CPUs, with this number of samples per second and CPU.
     pub fn on_cpus(cpus: &[usize], frequency: u32) -> Result<Self, ProfileError> {
         let (scope, period) = (SampleScope::Cpus, period_of(frequency));
         let build = |cpu: usize| event(scope, period).any_pid().one_cpu(cpu).build();
@@ -144,7 +134,7 @@ impl Sampler {
             for thread in others {
                 match event_of(*thread, *cpu) {
                     Ok(counter) => {
-                        redirect(&counter, ring.as_counter())?;
+                        share_buffer(&counter, ring.as_counter())?;
                         redirected.push(counter);
                     }
                     // It has ended.
@@ -290,15 +280,6 @@ fn rings(
             Err(error) if is_refusal(&error) && size > LEAST_RING => size /= 2,
             rings => return rings,
         }
-    }
-}
-
-/// Lets an event write to the buffer of another event on the same CPU.
-fn redirect(counter: &Counter, to: &Counter) -> io::Result<()> {
-    // SAFETY: the argument is a file descriptor.
-    match unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), to.as_raw_fd()) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
     }
 }
 

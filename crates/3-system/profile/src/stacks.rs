@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
+use dbdyno_machine::Mapping;
 use dbdyno_types::profile::{Frame, Function, ModuleBuild, Profile, Stack};
 use framehop::{CacheNative, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder};
 
 use crate::kernel::{KERNEL, KernelSymbols};
-use crate::module::{Files, Mapping, Space, code_of, memory};
+use crate::module::{Files, Space, code_of, memory};
 use crate::names::demangled;
 use crate::sampler::{DUMP, Sample, Sampler, UserStack};
 
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn own_stacks_are_sampled_to_their_start() {
         let cpus: Vec<usize> = (0..thread::available_parallelism().unwrap().get()).collect();
-        let mut sampler = match Sampler::open(&cpus) {
+        let mut sampler = match Sampler::on_cpus(&cpus, 997) {
             Ok(sampler) => sampler,
             Err(error @ ProfileError::NotPermitted { .. }) => {
                 return dbdyno_fuzz::skip(&error.to_string());

@@ -160,9 +160,8 @@ impl WorkCounter {
     }
 
     pub fn count(&self) -> Result<f64, LiveError> {
-        let failed = |what: String| {
-            LiveError::failed(format!("the work command `{}` {what}", self.command), "", "")
-        };
+        let failed =
+            |what: String| LiveError::Failed(format!("the work command `{}` {what}", self.command));
         let output = Command::new("sh")
             .args(["-c", &self.command])
             .output()
@@ -277,13 +276,7 @@ fn of_processes<'a>(
 impl AbTestResult {
     fn of(pairs: Vec<f64>, measured: u32) -> Self {
         let Some(estimate) = median_with_interval(&pairs) else {
-            return Self {
-                verdict: AbTestVerdict::Unknown,
-                ratio: None,
-                interval: None,
-                pairs,
-                measured,
-            };
+            return Self { pairs, measured, ..Self::default() };
         };
         let interval = (estimate.low.get(), estimate.high.get());
         let verdict = match Direction::LessIsBetter.verdict(estimate.difference(None)) {

@@ -14,7 +14,7 @@ pub fn check_platform() -> Result<(), LiveError> {
         let what = format!(
             "the live optimizer and profiles from samples need x86-64, and this machine is {machine}"
         );
-        Err(LiveError::failed(what, "", ""))
+        Err(LiveError::Failed(what))
     }
 }
 

@@ -22,7 +22,8 @@ use serde::Serialize;
 use crate::attachment::{Activation, Attachment};
 use crate::optimize::{lay_out_in, patch, plan, readable_modules};
 use crate::patch::Patch;
-use crate::process::retry_while_busy;
+use crate::probe::Status;
+use crate::process::{retry_while_busy, threads};
 use crate::replace::Switched;
 use crate::target::{Target, descendants};
 use crate::{LiveError, OptimizeError};
@@ -89,10 +90,6 @@ impl CountingReport {
         let share = self.slowdown.map_or(0.0, |slowdown| (1.0 - 1.0 / slowdown).max(0.0));
         let slow = self.counting.as_nanos() as f64 * share;
         Nanos::from_nanos(self.stopped.as_nanos() + slow as u64)
-    }
-
-    fn add(&mut self, switched: &Switched) {
-        self.stopped = Nanos::from_nanos(self.stopped.as_nanos() + switched.stopped.as_nanos());
     }
 }
 
@@ -184,8 +181,8 @@ impl PreparedCounting {
                 let is_optimized = attachment.activation()? != Activation::Inactive;
                 let forked_before = descendants(attachment.process().pid());
                 let report = &mut report;
-                let mut bursts =
-                    Bursts { attachment, counters, report, before: vec![], is_optimized };
+                let before = vec![0; counters.len()];
+                let mut bursts = Bursts { attachment, counters, report, before, is_optimized };
                 let counts = bursts.run(patch, counting, is_cancelled);
                 // Also after an error: the code that counts must not stay active.
                 bursts.end(earlier)?;
@@ -286,7 +283,6 @@ impl Bursts<'_> {
         is_cancelled: impl Fn() -> bool,
     ) -> Result<Result<Vec<u64>, String>, LiveError> {
         let pid = self.attachment.process().pid();
-        self.before = vec![0; self.counters.len()];
         let mut counts = vec![0; self.counters.len()];
         let (mut original, mut counted) = (Work::default(), Work::default());
         for burst in 0..options.bursts {
@@ -303,7 +299,7 @@ impl Bursts<'_> {
                 0 => self.attachment.install_counting(patch)?,
                 _ => self.resume()?,
             };
-            self.report.add(&switched);
+            self.report.stopped += switched.stopped;
             counted += during(pid, options.burst);
             self.pause()?;
             self.read(&mut counts)?;
@@ -340,7 +336,7 @@ impl Bursts<'_> {
         let attachment = &mut *self.attachment;
         let activate = || attachment.activate_generation(earlier);
         match retry_while_busy(activate, LiveError::is_transient).0 {
-            Ok(switched) => self.report.add(&switched),
+            Ok(switched) => self.report.stopped += switched.stopped,
             Err(error @ LiveError::Exited { .. }) => return Err(error),
             // The process runs its original code, which the next optimization replaces.
             Err(error) => tracing::warn!(%error, earlier, "the earlier optimization is inactive"),
@@ -352,7 +348,7 @@ impl Bursts<'_> {
     fn pause(&mut self) -> Result<(), LiveError> {
         let attachment = &mut *self.attachment;
         let (switched, _) = retry_while_busy(|| attachment.undo(), LiveError::is_transient);
-        self.report.add(&switched?);
+        self.report.stopped += switched?.stopped;
         Ok(())
     }
 
@@ -457,43 +453,35 @@ impl AddAssign for Work {
 /// CPU time in nanoseconds and waits of each thread so far.
 pub(super) struct WorkSnapshot {
     at: Instant,
-    threads: HashMap<String, (u64, u64)>,
+    threads: HashMap<i32, (u64, u64)>,
 }
 
 impl WorkSnapshot {
     /// Reads the threads of a process. A thread that has exited is left out.
     pub(super) fn of(pid: u32) -> Self {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let thread = |task: fs::DirEntry| {
-            let times = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            let status = fs::read_to_string(task.path().join("status")).ok()?;
-            let name = task.file_name().to_string_lossy().into_owned();
-            Some((name, (first_number(&times)?, waits(&status)?)))
+        let thread = |tid: i32| {
+            let times = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+            let cpu = times.split_whitespace().next()?.parse::<u64>().ok()?;
+            let status = Status::of_thread(pid, tid)?;
+            let waits = status.field("voluntary_ctxt_switches")?.parse::<u64>().ok()?;
+            Some((tid, (cpu, waits)))
         };
-        Self { at: Instant::now(), threads: tasks.filter_map(thread).collect() }
+        let tids = threads(pid).unwrap_or_default().into_iter();
+        Self { at: Instant::now(), threads: tids.filter_map(thread).collect() }
     }
 
     /// What the threads that also exist now have done since.
     pub(super) fn until_now(self, pid: u32) -> Work {
         let now = Self::of(pid);
         let mut work = Work { time: now.at - self.at, ..Work::default() };
-        for (name, (cpu, waits)) in &now.threads {
-            if let Some((cpu_before, waits_before)) = self.threads.get(name) {
+        for (tid, (cpu, waits)) in &now.threads {
+            if let Some((cpu_before, waits_before)) = self.threads.get(tid) {
                 work.cpu += Duration::from_nanos(cpu.saturating_sub(*cpu_before));
                 work.waits += waits.saturating_sub(*waits_before);
             }
         }
         work
     }
-}
-
-fn first_number(text: &str) -> Option<u64> {
-    text.split_whitespace().next()?.parse().ok()
-}
-
-fn waits(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-    line.trim().parse().ok()
 }
 
 /// The guard of this process. Ends when it is dropped.

@@ -93,29 +93,14 @@ pub enum LiveError {
         /// Its process, if it is known.
         by: Option<u32>,
     },
-    /// Any other error.
-    #[error(transparent)]
-    Failed(#[from] Failure),
-}
-
-/// An error that no caller distinguishes from others.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}{}{}", part(": ", why), part("; ", advice))]
-pub struct Failure {
-    pub what: String,
-    /// Why; empty if `what` says it.
-    pub why: String,
-    /// What to do; empty if nothing can be done.
-    pub advice: &'static str,
-}
-
-fn part(separator: &str, text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("{separator}{text}") }
+    /// Any other error, with what to do if something can be done.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl From<UntrustedDir> for LiveError {
     fn from(error: UntrustedDir) -> Self {
-        Self::failed(error.to_string(), "", "")
+        Self::Failed(error.to_string())
     }
 }
 
@@ -159,20 +144,12 @@ impl LiveError {
     /// For `map_err`: a failed operation on a file of dbdyno.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let what = format!("{doing} {} failed", path.display());
-        move |source| Self::failed(what, source.to_string(), "")
-    }
-
-    pub(crate) fn failed(
-        what: impl Into<String>,
-        why: impl Into<String>,
-        advice: &'static str,
-    ) -> Self {
-        Self::Failed(Failure { what: what.into(), why: why.into(), advice })
+        move |source| Self::Failed(format!("{what}: {source}"))
     }
 
     /// The operation is not valid in the current state of the process.
     pub(crate) fn wrong_state(pid: u32, state: &str) -> Self {
-        Self::failed(format!("process {pid} {state}"), "", "")
+        Self::Failed(format!("process {pid} {state}"))
     }
 
     pub(crate) fn refused(pid: u32, reason: impl Into<String>) -> Self {

@@ -16,8 +16,7 @@ use crate::attachment::Attachment;
 use crate::count::{CountingGuard, CountingOptions, CountingReport, count, plan_counting};
 use crate::module::{all_images, map_to_original};
 use crate::optimize::{OptimizeError, Optimized, PlannedOptimization, optimize, plan};
-use crate::process::Process;
-use crate::process::retry_while_busy;
+use crate::process::{Process, retry_while_busy};
 use crate::replace::Switched;
 use crate::sample::{
     SampleSource, Sampled, SamplingOptions, SamplingPlan, SamplingRequest, sample,

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
-use std::fs::{DirBuilder, File, TryLockError};
-use std::io::Write;
+use std::fs::{self, DirBuilder, File};
+use std::io::{ErrorKind, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -23,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::memory::{Mapping, Maps};
 use crate::patch::{BytePatch, PAGE, PatchList, hex};
 use crate::process::identify;
+use crate::process_lock::lock_patiently;
 use crate::{LiveError, symbols};
 
 const FORMAT: u32 = 1;
@@ -290,12 +290,9 @@ pub fn state_dir(chosen: Option<&Path>) -> Result<PathBuf, LiveError> {
         None => {
             let from = |name: &str| std::env::var_os(name);
             default_state(rustix::process::geteuid().is_root(), from).ok_or_else(|| {
-                LiveError::failed(
-                    "no directory for journals",
-                    "",
-                    "set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME to an absolute path, or name a directory with \
-                     --state",
-                )
+                let what = "no directory for journals; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME to an absolute \
+                            path, or name a directory with --state";
+                LiveError::Failed(what.to_owned())
             })?
         }
     };
@@ -326,11 +323,6 @@ pub fn find_record(
     Ok(record.filter(|record| record.identity == *identity))
 }
 
-/// The address map of a generation of any process.
-pub(crate) fn find_map(state: &Path, identity: &ProcessIdentity, number: u32) -> AddressMap {
-    read_map(&directory(state, identity), number)
-}
-
 /// The records of all running processes with code of dbdyno, active or not.
 pub fn live_records(state: &Path) -> Vec<JournalRecord> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
@@ -349,12 +341,7 @@ fn read(directory: &Path) -> Result<Option<JournalRecord>, LiveError> {
     let path = directory.join("journal.json");
     let text = match fs::read(&path) {
         Ok(text) => text,
-        Err(error)
-            if matches!(
-                error.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-            ) =>
-        {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         Err(error) => return Err(LiveError::file("reading", &path)(error)),
@@ -374,22 +361,11 @@ fn lock(directory: &Path, pid: u32) -> Result<Option<File>, LiveError> {
     let path = directory.join("lock");
     let file = match File::options().append(true).create(true).mode(0o600).open(&path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(LiveError::file("opening", &path)(error)),
     };
-    // The watchdog of a killed dbdyno may keep it locked briefly, on a busy machine for seconds.
-    const ATTEMPTS: u32 = 1_000;
-    for attempt in 1.. {
-        match file.try_lock() {
-            Ok(()) => break,
-            Err(TryLockError::WouldBlock) if attempt == ATTEMPTS => {
-                return Err(LiveError::Locked { pid, by: None });
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
-            Err(TryLockError::Error(error)) => {
-                return Err(LiveError::file("locking", &path)(error));
-            }
-        }
+    if !lock_patiently(&file).map_err(LiveError::file("locking", &path))? {
+        return Err(LiveError::Locked { pid, by: None });
     }
     let inode = |metadata: std::io::Result<fs::Metadata>| metadata.map(|it| it.ino()).ok();
     Ok((inode(fs::metadata(&path)) == inode(file.metadata())).then_some(file))
@@ -578,7 +554,7 @@ mod tests {
             fs::write(&files[0], content).unwrap();
             fs::write(&files[1], content).unwrap();
             let _ = find_record(state.path(), &me);
-            let _ = find_map(state.path(), &me, 1).to_copy(1);
+            let _ = read_map(&directory, 1).to_copy(1);
         });
     }
 

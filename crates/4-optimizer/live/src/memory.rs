@@ -5,11 +5,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs;
-use std::fs::File;
+use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+pub use dbdyno_machine::Mapping;
 use dbdyno_relayout::{LOWEST_ADDRESS, REACH};
 
 use crate::LiveError;
@@ -122,21 +122,6 @@ impl<'a> PagedReader<'a> {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mapping {
-    pub range: Range<u64>,
-    pub readable: bool,
-    pub writable: bool,
-    pub executable: bool,
-    pub offset: u64,
-    /// Major and minor number of its file's device.
-    pub device: (u32, u32),
-    /// Inode of its file; 0 without a file.
-    pub inode: u64,
-    /// Path of its file, a name in brackets, or empty.
-    pub name: String,
-}
-
 /// The mappings of a process, by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps(Vec<Mapping>);
@@ -156,7 +141,7 @@ impl Maps {
 
     /// Parses the text of `/proc/PID/maps`; `None` if a line has an unknown format.
     pub fn parse(text: &str) -> Option<Self> {
-        text.lines().map(parse_line).collect::<Option<Vec<_>>>().map(Self)
+        text.lines().map(Mapping::parse).collect::<Option<Vec<_>>>().map(Self)
     }
 
     pub fn all(&self) -> &[Mapping] {
@@ -212,23 +197,6 @@ impl Maps {
         let above = free.iter().rev().filter(|gap| gap.start >= near.end);
         below.chain(above).find_map(fit)
     }
-}
-
-fn parse_line(text: &str) -> Option<Mapping> {
-    let mut fields = text.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let range = number(start)?..number(end)?;
-    let mut permissions = fields.next()?.bytes();
-    let mut is = |letter| permissions.next().map(|found| found == letter);
-    let (readable, writable, executable) = (is(b'r')?, is(b'w')?, is(b'x')?);
-    let offset = number(fields.next()?)?;
-    let (major, minor) = fields.next()?.split_once(':')?;
-    let half = |text: &str| u32::from_str_radix(text, 16).ok();
-    let device = (half(major)?, half(minor)?);
-    let inode = fields.next()?.parse().ok()?;
-    let name = fields.next().unwrap_or_default().trim_start().to_owned();
-    Some(Mapping { range, readable, writable, executable, offset, device, inode, name })
 }
 
 #[cfg(test)]

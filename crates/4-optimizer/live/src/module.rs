@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -38,7 +37,6 @@ pub struct LoadedModule {
 pub struct Module {
     path: PathBuf,
     bias: u64,
-    range: Range<u64>,
     /// Executable segments: addresses in the process, and offsets in the file.
     code: Vec<(Range<u64>, usize)>,
     bytes: Vec<u8>,
@@ -89,8 +87,7 @@ impl Module {
     pub fn open(process: &Process, loaded: &LoadedModule) -> Result<Self, LiveError> {
         let pid = process.pid();
         let bytes = read(pid, loaded)?;
-        let broken =
-            |what: &str| LiveError::refused(pid, format!("{} {what}", loaded.path.display()));
+        let broken = |what: &str| refused_file(pid, &loaded.path, what);
         let file = ElfFile64::<Endianness>::parse(&*bytes)
             .map_err(|error| broken(&format!("is not a 64-bit ELF file: {error}")))?;
         let endian = file.endian();
@@ -116,7 +113,7 @@ impl Module {
         if size > bytes.len() as u64 {
             return Err(broken("has the same code in several segments"));
         }
-        Ok(Self { path: loaded.path.clone(), bias, range: loaded.range.clone(), code, bytes })
+        Ok(Self { path: loaded.path.clone(), bias, code, bytes })
     }
 
     pub fn path(&self) -> &Path {
@@ -126,10 +123,6 @@ impl Module {
     /// Address in the process minus link-time address.
     pub fn bias(&self) -> u64 {
         self.bias
-    }
-
-    pub fn range(&self) -> &Range<u64> {
-        &self.range
     }
 
     /// Addresses of the code in the process.
@@ -166,10 +159,8 @@ impl Module {
         for (range, offset) in &self.code {
             let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             let memory = process.memory().read(range.start, size)?;
-            let file = self.bytes.get(*offset..offset.saturating_add(size)).ok_or_else(|| {
-                let what = format!("{} is shorter than its mapping", self.path.display());
-                LiveError::refused(process.pid(), what)
-            })?;
+            let shorter = || refused_file(process.pid(), &self.path, "is shorter than its mapping");
+            let file = self.bytes.get(*offset..offset.saturating_add(size)).ok_or_else(shorter)?;
             // Whole pages first, because nearly all are equal.
             for (page, (a, b)) in memory.chunks(4096).zip(file.chunks(4096)).enumerate() {
                 if a == b {
@@ -189,6 +180,11 @@ impl Module {
     }
 }
 
+/// The refusal of a process because of one of its files.
+fn refused_file(pid: u32, path: &Path, what: &str) -> LiveError {
+    LiveError::refused(pid, format!("{} {what}", path.display()))
+}
+
 fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
     let mapped = loaded.mappings.iter().find_map(|mapping| {
         let (start, end) = (mapping.range.start, mapping.range.end);
@@ -199,13 +195,8 @@ fn read(pid: u32, loaded: &LoadedModule) -> Result<Vec<u8>, LiveError> {
     let file = match mapped {
         Some(file) => file,
         None if deleted => {
-            return Err(LiveError::refused(
-                pid,
-                format!(
-                    "{} was deleted or replaced after it was loaded; only root can still read it",
-                    loaded.path.display()
-                ),
-            ));
+            let what = "was deleted or replaced after it was loaded; only root can still read it";
+            return Err(refused_file(pid, &loaded.path, what));
         }
         None => open(&by_name).map_err(LiveError::file("opening", &by_name))?,
     };
@@ -368,10 +359,8 @@ fn hot_module(
     let code: u64 = module.code().map(|range| range.end - range.start).sum();
     let changed: u64 = modified.iter().map(|range| range.end - range.start).sum();
     if changed * 10 > code {
-        return Err(LiveError::refused(
-            process.pid(),
-            format!("{} differs from the file that was loaded", loaded.path.display()),
-        ));
+        let what = "differs from the file that was loaded";
+        return Err(refused_file(process.pid(), &loaded.path, what));
     }
     if let Some(obstacle) = unwind::obstacle(&module, has_unwinder) {
         return Err(LiveError::refused(process.pid(), obstacle));

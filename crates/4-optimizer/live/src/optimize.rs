@@ -206,7 +206,7 @@ pub(crate) fn readable_modules(
             "process {pid} was not changed: {percent}% of its samples are in {GENERATED}, and only code \
              in files can be optimized"
         );
-        return Err(LiveError::failed(what, "", "").into());
+        return Err(LiveError::Failed(what).into());
     }
     Ok(modules)
 }
@@ -342,15 +342,8 @@ pub(crate) fn lay_out(
 pub(crate) trait Reserve {
     fn attachment(&self) -> &Attachment;
 
-    /// Reserves memory within reach of `near`. `huge` requests huge pages. `counters`: size of memory for
-    /// counters.
-    fn reserve(
-        &mut self,
-        near: &Range<u64>,
-        size: u64,
-        huge: bool,
-        counters: u64,
-    ) -> Result<Area, LiveError>;
+    /// Reserves memory within reach of `near`.
+    fn reserve(&mut self, near: &Range<u64>, request: &RegionRequest) -> Result<Area, LiveError>;
 }
 
 /// Memory that the process maps.
@@ -366,21 +359,16 @@ impl Reserve for NewMemory<'_> {
         self.attachment
     }
 
-    fn reserve(
-        &mut self,
-        near: &Range<u64>,
-        size: u64,
-        huge: bool,
-        counters: u64,
-    ) -> Result<Area, LiveError> {
+    fn reserve(&mut self, near: &Range<u64>, request: &RegionRequest) -> Result<Area, LiveError> {
         // Only now, because a layout that is refused must not change the process.
         if !self.has_begun {
             self.attachment.begin()?;
             self.has_begun = true;
         }
-        let area = match counters {
-            0 => self.attachment.reserve(near, size, huge)?,
-            _ => self.attachment.reserve_counting(near, size, counters)?,
+        let huge = is_huge(request);
+        let area = match request.counters {
+            0 => self.attachment.reserve(near, request.size, huge)?,
+            counters => self.attachment.reserve_counting(near, request.size, counters)?,
         };
         self.areas.push((area, huge));
         Ok(area)
@@ -398,14 +386,8 @@ impl Reserve for FreeMemory<'_> {
         self.attachment
     }
 
-    fn reserve(
-        &mut self,
-        near: &Range<u64>,
-        size: u64,
-        huge: bool,
-        counters: u64,
-    ) -> Result<Area, LiveError> {
-        let size = size + counters;
+    fn reserve(&mut self, near: &Range<u64>, request: &RegionRequest) -> Result<Area, LiveError> {
+        let (size, huge) = (request.size + request.counters, is_huge(request));
         let taken: Vec<Area> = self.areas.iter().map(|(area, _)| *area).collect();
         let area = self.attachment.find_free(near, size, huge, &taken)?;
         self.areas.push((area, huge));
@@ -422,14 +404,15 @@ struct AttachedSpace<'a, R> {
     error: Option<LiveError>,
 }
 
-/// Minimum size of code for huge pages: it would exceed the CPU's TLB entries for small ones.
-const HUGE_PAGE_THRESHOLD: u64 = 256 << 10;
+/// Whether code is to have huge pages: it would exceed the CPU's TLB entries for small ones.
+const fn is_huge(request: &RegionRequest) -> bool {
+    request.size >= 256 << 10
+}
 
 impl<R: Reserve> relayout::AddressSpace for AttachedSpace<'_, R> {
     fn reserve(&mut self, request: &RegionRequest) -> Option<u64> {
         let near = self.hot_modules.get(request.module)?.image.extent();
-        let huge = request.size >= HUGE_PAGE_THRESHOLD;
-        match self.memory.reserve(&near, request.size, huge, request.counters) {
+        match self.memory.reserve(&near, request) {
             Ok(area) => {
                 self.counters.insert(request.module, area.data_range().start + unwind::DATA_SIZE);
                 Some(area.address).filter(|at| (request.earliest..=request.latest).contains(at))

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread;
 use std::time::Duration;
-use std::{fs, thread};
 
-use dbdyno_machine::{ProcStat, ProcessIdentity};
+use dbdyno_machine::{ProcStat, ProcessIdentity, process_ids, threads_of};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::LiveError;
@@ -157,12 +157,8 @@ pub(crate) fn check_alive(identity: &ProcessIdentity) -> Result<(), LiveError> {
 
 /// The IDs of a process's threads, without ended ones.
 pub(crate) fn threads(pid: u32) -> Result<Vec<i32>, LiveError> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task"))
-        .map_err(LiveError::proc_file("listing the threads of", pid))?;
-    Ok(entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()))
-        .collect())
+    let threads = threads_of(pid).map_err(LiveError::proc_file("listing the threads of", pid))?;
+    Ok(threads.into_iter().map(u32::cast_signed).collect())
 }
 
 /// The state of a thread as one letter; `None` if it has ended.
@@ -178,14 +174,13 @@ pub(crate) fn has_ended(pid: u32, tid: i32) -> bool {
 /// Whether a thread is one of the kernel's for the process, such as a worker of io_uring: it is listed like
 /// the others, but never executes code of the program.
 pub(crate) fn is_kernel_worker(pid: u32, tid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"))
-        .is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & KERNEL_WORKER != 0))
+    let stat = ProcStat::of_thread(pid, tid.cast_unsigned());
+    stat.is_ok_and(|stat| stat.flags & KERNEL_WORKER != 0)
 }
 
 /// Whether a process is a thread of the kernel.
 pub(crate) fn is_kernel_thread(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| flags(&stat).is_some_and(|flags| flags & KERNEL_THREAD != 0))
+    ProcStat::of_process(pid).is_ok_and(|stat| stat.flags & KERNEL_THREAD != 0)
 }
 
 /// `PF_KTHREAD` from `linux/sched.h`.
@@ -193,12 +188,6 @@ const KERNEL_THREAD: u64 = 0x20_0000;
 
 /// `PF_IO_WORKER`, and `PF_USER_WORKER` of Linux 6.4 and later, from `linux/sched.h`.
 const KERNEL_WORKER: u64 = 0x10 | 0x4000;
-
-/// The kernel's flags of a thread: field 9 of its `stat`, whose second field is a name in parentheses.
-fn flags(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(9 - 3)?.parse().ok()
-}
 
 /// The highest priority of threads without real-time scheduling.
 pub(crate) const HIGHEST_PRIORITY: libc::c_int = -20;
@@ -268,14 +257,8 @@ pub fn retry_while_busy<T, E>(
 
 /// A process and its descendants.
 pub fn family_of(root: u32) -> HashSet<u32> {
-    let mut parents = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if let Ok(stat) = ProcStat::of_process(pid) {
-            parents.insert(pid, stat.parent);
-        }
-    }
+    let parent = |pid| Some((pid, ProcStat::of_process(pid).ok()?.parent));
+    let parents: BTreeMap<u32, u32> = process_ids().filter_map(parent).collect();
     let mut family = HashSet::from([root]);
     loop {
         let before = family.len();
@@ -366,12 +349,9 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_read_after_a_name_with_spaces() {
-        let stat = "11 (iou) wrk-10) S 9 10 10 0 -1 4210768 1 2 3";
-        assert_eq!(flags(stat), Some(0x0040_4050));
-        assert_eq!(flags("11 (a) S 9"), None);
+    fn main_thread_is_not_a_kernel_thread() {
         let me = std::process::id();
-        assert!(!is_kernel_worker(me, me.cast_signed()));
+        assert!(!is_kernel_worker(me, me.cast_signed()) && !is_kernel_thread(me));
     }
 
     #[test]

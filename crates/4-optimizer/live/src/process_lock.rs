@@ -23,22 +23,28 @@ pub struct ProcessLock {
 
 impl ProcessLock {
     /// # Errors
-    /// [`LiveError::Locked`] if another dbdyno has it for longer than the watchdog of a killed one needs, which
-    /// is seconds on a busy machine.
+    /// [`LiveError::Locked`] if another dbdyno has it for longer than [`lock_patiently`] waits.
     pub fn take(pid: u32) -> Result<Self, LiveError> {
-        const ATTEMPTS: u32 = 1_000;
         let memory = memory_file(pid).map_err(LiveError::proc_file("locking", pid))?;
-        for _ in 0..ATTEMPTS {
-            match memory.try_lock() {
-                Ok(()) => return Ok(Self { _memory: memory }),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
-                Err(TryLockError::Error(error)) => {
-                    return Err(LiveError::proc_file("locking", pid)(error));
-                }
-            }
+        match lock_patiently(&memory).map_err(LiveError::proc_file("locking", pid))? {
+            true => Ok(Self { _memory: memory }),
+            false => Err(LiveError::Locked { pid, by: holder(&memory) }),
         }
-        Err(LiveError::Locked { pid, by: holder(&memory) })
     }
+}
+
+/// Locks a file. Returns false if another dbdyno has it locked for longer than the watchdog of a killed one needs, which
+/// is seconds on a busy machine.
+pub(crate) fn lock_patiently(file: &File) -> io::Result<bool> {
+    const ATTEMPTS: u32 = 1_000;
+    for _ in 0..ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// The file `mem` of a process in the `/proc` that the process sees, which is the same for whoever asks in whatever

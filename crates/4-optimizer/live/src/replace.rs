@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use crate::LiveError;
 use crate::patch::{BytePatch, JUMP_SIZE, PAGE};
-use crate::process::Process;
-use crate::process::check_alive;
+use crate::process::{Process, check_alive};
 use crate::trace::{
     BlockedThreads, KnownCode, Stacks, StoppedProcess, is_code_in_use, is_in_critical_section,
     ranges_in_use,

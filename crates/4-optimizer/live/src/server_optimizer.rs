@@ -123,10 +123,6 @@ impl ServerOptimizer {
         Self { target, options, stage: Stage::Idle }
     }
 
-    pub const fn pid(&self) -> u32 {
-        self.target.pid
-    }
-
     /// Starts sampling. What was sampled before is forgotten.
     pub fn start_sampling(&mut self) {
         self.stage = Stage::Idle;

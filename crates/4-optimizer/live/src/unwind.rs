@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSymbol};
+use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 
 use crate::journal::{Area, Generation};
 use crate::module::Module;
@@ -40,8 +40,17 @@ impl Unwinder {
     /// The unwinder of a process; `None` if no shared one is loaded.
     pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
         let Some(module) = libgcc(process)? else { return Ok(None) };
-        let symbols = symbols(&module, ["__register_frame_info", "__deregister_frame_info"]);
-        Ok(symbols.map(|[register, deregister]| Self { register, deregister }))
+        let Ok(file) = ElfFile64::<Endianness>::parse(module.bytes()) else { return Ok(None) };
+        let address = |name: &str| {
+            let functions = file.dynamic_symbols().filter(|symbol| {
+                symbol.is_definition()
+                    && symbol.kind() == SymbolKind::Text
+                    && symbol.name() == Ok(name)
+            });
+            Some(module.bias().wrapping_add(functions.last()?.address()))
+        };
+        let found = address("__register_frame_info").zip(address("__deregister_frame_info"));
+        Ok(found.map(|(register, deregister)| Self { register, deregister }))
     }
 
     /// The calls that register lists of frames. Objects of the unwinder are in `data`.
@@ -146,23 +155,6 @@ const fn calls_at_once() -> usize {
 fn stub_data(area: &Area) -> StubData {
     let start = area.data_range().start;
     StubData { stack_top: start + DATA_SIZE, vectors: start + VECTORS_OFFSET, counter: start }
-}
-
-fn symbols<const N: usize>(module: &Module, names: [&str; N]) -> Option<[u64; N]> {
-    let file = ElfFile64::<Endianness>::parse(module.bytes()).ok()?;
-    let mut found = [None; N];
-    for symbol in file.dynamic_symbols() {
-        let is_function = symbol.is_definition() && symbol.kind() == object::SymbolKind::Text;
-        let Ok(name) = symbol.name() else { continue };
-        if let Some(index) = names.iter().position(|expected| is_function && *expected == name) {
-            found[index] = Some(module.bias().wrapping_add(symbol.address()));
-        }
-    }
-    let mut addresses = [0; N];
-    for (address, found) in addresses.iter_mut().zip(found) {
-        *address = found?;
-    }
-    Some(addresses)
 }
 
 /// The reason why the process could not find its way through frames of copies of this module's code: to pass an

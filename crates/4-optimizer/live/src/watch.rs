@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use dbdyno_document::Document;
-use dbdyno_machine::ProcessIdentity;
 use dbdyno_machine::clock::process_cpu_of;
+use dbdyno_machine::{ProcessIdentity, process_ids};
 use dbdyno_relayout::{LayoutError, Options, SampleRequirement};
 use dbdyno_units::{Nanos, Share, counted};
 use serde::Serialize;
@@ -336,14 +336,11 @@ fn running(executables: &[PathBuf]) -> Vec<u32> {
     // The kernel names programs without symbolic links: Debian's mysqld is a link to mariadbd.
     let resolved = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
     let executables: Vec<PathBuf> = executables.iter().map(resolved).collect();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let mut pids: Vec<u32> = pids
-        .filter(|pid| {
-            let program = fs::read_link(format!("/proc/{pid}/exe"));
-            program.is_ok_and(|program| executables.contains(&program))
-        })
-        .collect();
+    let runs_one = |pid: &u32| {
+        let program = fs::read_link(format!("/proc/{pid}/exe"));
+        program.is_ok_and(|program| executables.contains(&program))
+    };
+    let mut pids: Vec<u32> = process_ids().filter(runs_one).collect();
     pids.sort_unstable();
     pids
 }

@@ -47,7 +47,7 @@ pub(crate) fn watched<T: Send>(
         work(&watchdog)
     });
     // If that fails, the watchdog has ended.
-    let _ = watchdog.disarm();
+    let _ = watchdog.send(DISARM);
     done
 }
 
@@ -98,11 +98,6 @@ impl Watchdog {
             // If that fails, the watchdog has ended.
             let _ = self.arm();
         }
-    }
-
-    /// Stops the time.
-    fn disarm(&self) -> io::Result<()> {
-        self.send(DISARM)
     }
 
     /// Registers a thread whose priority is about to be raised, with its nice value.

@@ -3,6 +3,7 @@
 //! Counters give exact counts of blocks, except that threads that count at the same time may lose some. Those of
 //! blocks without a counter and of edges follow from them, because control that enters a block leaves it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::code::{EdgeKind, Graph, InstKind};
@@ -23,17 +24,12 @@ pub(crate) struct SortedSamples {
 
 impl SortedSamples {
     pub(crate) fn new(samples: &Samples) -> Self {
-        let mut hits: Vec<_> = samples.hits().iter().map(|(&at, &count)| (at, count)).collect();
-        hits.sort_unstable();
-        let mut branches: Vec<_> =
-            samples.branches().iter().map(|(&branch, &count)| (branch, count)).collect();
-        branches.sort_unstable_by_key(|&(branch, _)| branch);
-        let mut fall_throughs: Vec<_> =
-            samples.fall_throughs().iter().map(|(&code, &count)| (code, count)).collect();
-        fall_throughs.sort_unstable();
-        let exact =
-            SortedCounts::new(samples.block_counts().iter().map(|(at, count)| (*at, *count)));
-        Self { hits, branches, fall_throughs, exact }
+        Self {
+            hits: sorted(samples.hits()),
+            branches: sorted(samples.branches()),
+            fall_throughs: sorted(samples.fall_throughs()),
+            exact: SortedCounts::new(samples.block_counts()),
+        }
     }
 
     /// Samples in a range: addresses and counts.
@@ -161,6 +157,12 @@ impl RangeCounts {
     }
 }
 
+fn sorted<K: Copy + Ord, V: Copy>(counts: &HashMap<K, V>) -> Vec<(K, V)> {
+    let mut sorted: Vec<_> = counts.iter().map(|(&at, &count)| (at, count)).collect();
+    sorted.sort_unstable_by_key(|&(at, _)| at);
+    sorted
+}
+
 /// The items with addresses in a range, from a list sorted by address.
 pub(crate) fn within<T>(sorted: &[T], range: Range<u64>, address: impl Fn(&T) -> u64) -> &[T] {
     let first = sorted.partition_point(|item| address(item) < range.start);
@@ -243,9 +245,8 @@ pub(crate) struct SortedCounts {
 }
 
 impl SortedCounts {
-    pub(crate) fn new(counts: impl Iterator<Item = (u64, u64)>) -> Self {
-        let mut counts: Vec<_> = counts.collect();
-        counts.sort_unstable();
+    pub(crate) fn new(counts: &HashMap<u64, u64>) -> Self {
+        let counts = sorted(counts);
         let all = counts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
         Self { counts, least: (all / RARE).max(1) }
     }
@@ -282,7 +283,7 @@ pub(crate) fn adjust_estimates(moved: &mut [Vec<MovedFunction>]) {
     let (mut counted, mut estimated) = (0, 0);
     for moved in moved.iter().flatten().filter(|moved| moved.is_counted) {
         let work = |block: usize| {
-            let code = moved.graph.code(block).iter();
+            let code = moved.movable.graph.code(block).iter();
             code.filter(|inst| inst.kind != InstKind::Nop).count() as u128
         };
         let executed = moved.flow.blocks.iter().enumerate();
@@ -553,7 +554,7 @@ mod tests {
         samples.add_block_count(other.start(0), 9);
         let sorted = SortedSamples::new(&samples);
         assert!(sorted.is_counted(&hot) && !sorted.is_counted(&other));
-        let counts = SortedCounts::new(samples.block_counts().iter().map(|(at, n)| (*at, *n)));
+        let counts = SortedCounts::new(samples.block_counts());
         let flow = Flow { blocks: vec![10 * RARE, 9, 10, 0], edges: vec![9, 11] };
         let flow = counts.without_rare(flow);
         assert_eq!((flow.blocks, flow.edges), (vec![10 * RARE, 0, 10, 0], vec![0, 11]));

@@ -1,4 +1,4 @@
-//! Reading little-endian and LEB128 numbers from memory, and writing LEB128.
+//! Reading little-endian and LEB128 numbers from memory.
 
 use gimli::{DW_EH_PE_indirect, DW_EH_PE_pcrel};
 
@@ -75,18 +75,6 @@ impl<'a> Cursor<'a> {
             }
         }
         None
-    }
-}
-
-pub(crate) fn put_uleb(out: &mut Vec<u8>, mut value: u64) {
-    loop {
-        let byte = (value & 0x7f) as u8;
-        value >>= 7;
-        if value == 0 {
-            out.push(byte);
-            return;
-        }
-        out.push(byte | 0x80);
     }
 }
 

@@ -90,6 +90,15 @@ pub(crate) fn decode(module: &Module, function: &Function) -> Result<Vec<Inst>, 
     Ok(instructions)
 }
 
+/// The instruction at an address.
+pub(crate) fn decode_at(module: &Module, address: u64) -> Option<Instruction> {
+    const LONGEST: usize = 15;
+    // Fewer bytes at the end of a segment.
+    let bytes = (1..=LONGEST).rev().find_map(|size| module.bytes(address, size))?;
+    let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
 fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<InstKind, RejectReason> {
     let target = || match instruction.op0_kind() {
         OpKind::NearBranch64 => Ok(instruction.near_branch_target()),
@@ -140,12 +149,6 @@ fn kind(instruction: &Instruction, bytes: &[u8], start: u64) -> Result<InstKind,
     }
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Block {
-    /// Indices of the function's instructions.
-    pub(crate) instructions: Range<usize>,
-}
-
 /// A transfer of control from one block to another of the same function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Edge {
@@ -168,7 +171,8 @@ pub(crate) enum EdgeKind {
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) instructions: Vec<Inst>,
-    pub(crate) blocks: Vec<Block>,
+    /// For each block, the indices of its instructions.
+    pub(crate) blocks: Vec<Range<usize>>,
     /// Ordered by `from`.
     pub(crate) edges: Vec<Edge>,
     pub(crate) tables: Vec<JumpTable>,
@@ -212,11 +216,8 @@ impl Graph {
         starts.sort_unstable();
         starts.dedup();
         let ends = starts.iter().skip(1).copied().chain([instructions.len()]);
-        let blocks: Vec<Block> = starts
-            .iter()
-            .zip(ends)
-            .map(|(&start, end)| Block { instructions: start..end })
-            .collect();
+        let blocks: Vec<Range<usize>> =
+            starts.iter().zip(ends).map(|(&start, end)| start..end).collect();
         let mut graph = Self { instructions, blocks, edges: Vec::new(), tables };
         graph.connect();
         Ok(graph)
@@ -225,7 +226,7 @@ impl Graph {
     fn connect(&mut self) {
         let mut edges = Vec::new();
         for (from, block) in self.blocks.iter().enumerate() {
-            let last = &self.instructions[block.instructions.end - 1];
+            let last = &self.instructions[block.end - 1];
             if let InstKind::Jump(target) | InstKind::Branch(_, target) = last.kind
                 && let Some(to) = self.block_starting_at(target)
             {
@@ -235,7 +236,7 @@ impl Graph {
                 edges.push(Edge { from, to: from + 1, kind: EdgeKind::FallThrough });
             }
             for (index, table) in self.tables.iter().enumerate() {
-                if table.jump != block.instructions.end - 1 {
+                if table.jump != block.end - 1 {
                     continue;
                 }
                 let mut targets: Vec<usize> = table
@@ -259,14 +260,12 @@ impl Graph {
     }
 
     pub(crate) fn block_starting_at(&self, address: u64) -> Option<usize> {
-        let found = self.blocks.binary_search_by_key(&address, |block| {
-            self.instructions[block.instructions.start].address
-        });
-        found.ok()
+        let start = |block: &Range<usize>| self.instructions[block.start].address;
+        self.blocks.binary_search_by_key(&address, start).ok()
     }
 
     pub(crate) fn block_of(&self, instruction: usize) -> usize {
-        self.blocks.partition_point(|block| block.instructions.end <= instruction)
+        self.blocks.partition_point(|block| block.end <= instruction)
     }
 
     pub(crate) fn instruction_at(&self, address: u64) -> Option<usize> {
@@ -274,11 +273,11 @@ impl Graph {
     }
 
     pub(crate) fn code(&self, block: usize) -> &[Inst] {
-        &self.instructions[self.blocks[block].instructions.clone()]
+        &self.instructions[self.blocks[block].clone()]
     }
 
     pub(crate) fn start(&self, block: usize) -> u64 {
-        self.instructions[self.blocks[block].instructions.start].address
+        self.instructions[self.blocks[block].start].address
     }
 
     pub(crate) fn size(&self, block: usize) -> u64 {

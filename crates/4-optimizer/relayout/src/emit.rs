@@ -43,7 +43,7 @@ impl<'a> Emitter<'a> {
         let mut assembly = Assembly::new(module, options.bypass_plt);
         for (function, moved) in moved.iter().enumerate() {
             let loops = match options.align_loops {
-                true => layout::loops(&moved.graph, &moved.flow, &moved.hot),
+                true => layout::loops(&moved.movable.graph, &moved.flow, &moved.hot),
                 false => HashSet::new(),
             };
             assembly.add_fragment(function, moved, &loops, false);
@@ -103,7 +103,7 @@ impl<'a> Emitter<'a> {
         let statistics = &mut layout.statistics;
         for fragment in self.assembly.fragments() {
             let (start, end) = self.assembly.extent(fragment);
-            let original = self.moved[fragment.function].start;
+            let original = self.moved[fragment.function].movable.start;
             let suffix = if fragment.cold { ".relaid.cold" } else { ".relaid" };
             let name = self.module.name_at(original) + suffix;
             let size = end - start;
@@ -121,14 +121,14 @@ impl<'a> Emitter<'a> {
         let mut copied = HashMap::new();
         let mut data = Vec::new();
         for moved in self.moved {
-            for &table in &moved.tables {
-                let table = &moved.graph.tables[table];
+            for &table in &moved.movable.tables {
+                let table = &moved.movable.graph.tables[table];
                 let copy = start + data.len() as u64;
                 for &target in &table.targets {
                     let distance = self.assembly.copy_or_original(target).wrapping_sub(copy) as u32;
                     data.extend_from_slice(&distance.to_le_bytes());
                 }
-                copied.insert(moved.graph.instructions[table.lea].address, copy);
+                copied.insert(moved.movable.graph.instructions[table.lea].address, copy);
                 let entries = table.targets.len() as u64;
                 layout.tables.push(TableCopy { original: table.address, copy, entries });
             }
@@ -140,7 +140,7 @@ impl<'a> Emitter<'a> {
         // Exception tables come first, because frame descriptions point to them.
         let mut exceptions = Vec::new();
         for fragment in self.assembly.fragments() {
-            let table = self.moved[fragment.function].frame.exceptions.as_ref();
+            let table = self.moved[fragment.function].movable.frame.exceptions.as_ref();
             exceptions.push(table.map(|_| start + data.len() as u64));
             if let Some(table) = table {
                 let sites = self.assembly.sites(fragment, table);
@@ -152,7 +152,7 @@ impl<'a> Emitter<'a> {
         let address = start + data.len() as u64;
         let mut writer = Writer::new(address);
         for (fragment, exceptions) in self.assembly.fragments().iter().zip(exceptions) {
-            let frame = &self.moved[fragment.function].frame;
+            let frame = &self.moved[fragment.function].movable.frame;
             let rows = self.assembly.rows(fragment, frame);
             let (start, end) = self.assembly.extent(fragment);
             writer.add(&FrameFragment { start, end, frame, exceptions, rows: &rows })?;

@@ -78,8 +78,11 @@ impl<'a> Chains<'a> {
             merges: BTreeMap::new(),
             positions: vec![0; blocks],
         };
+        // In a chain of one block, only its edges to itself are inside.
         for chain in 0..blocks {
-            chains.scores[chain] = chains.score(&[chain], &chains.touching[chain].clone());
+            let mut inside = chains.touching[chain].clone();
+            inside.retain(|&edge| edges[edge].from == edges[edge].to);
+            chains.scores[chain] = chains.score_placed(&inside);
         }
         for edge in edges {
             let pair = (edge.from.min(edge.to), edge.from.max(edge.to));
@@ -173,22 +176,6 @@ impl<'a> Chains<'a> {
         if gain > best.gain + LEAST {
             *best = Merge { gain, order: order().collect() };
         }
-    }
-
-    fn score(&mut self, order: &[usize], touching: &[usize]) -> f64 {
-        let mut at = 0;
-        for &block in order {
-            self.positions[block] = at;
-            at += self.sizes[block];
-        }
-        let inside: Vec<usize> = touching
-            .iter()
-            .copied()
-            .filter(|&edge| {
-                order.contains(&self.edges[edge].from) && order.contains(&self.edges[edge].to)
-            })
-            .collect();
-        self.score_placed(&inside)
     }
 
     fn score_placed(&self, edges: &[usize]) -> f64 {

@@ -1,15 +1,13 @@
 //! Where a counter can be placed: before an instruction where no flag that it changes is used.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register, RflagsBits};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register, RflagsBits};
 
-use crate::code::{EdgeKind, Graph, Inst, InstKind};
+use crate::code::{EdgeKind, Graph, Inst, InstKind, decode_at};
 use crate::{EntryPatch, Module};
 
 /// The flags that `inc` changes.
 const CHANGED: u32 =
     RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::PF;
-
-const LONGEST: usize = 15;
 
 /// The first instruction of each block, by its index in the block, before which no flag that a counter
 /// changes is used later. `None`: there is none.
@@ -25,7 +23,7 @@ pub(crate) fn counter_places(module: &Module, graph: &Graph, patch: u64) -> Vec<
         let mut changed = false;
         for block in (0..graph.blocks.len()).rev() {
             let at_end = used_at_end(module, graph, block, &used_at_start);
-            let range = graph.blocks[block].instructions.clone();
+            let range = graph.blocks[block].clone();
             let used = effects[range].iter().rev().fold(at_end, |used, it| it.before(used));
             changed |= used != used_at_start[block];
             used_at_start[block] = used;
@@ -42,7 +40,7 @@ pub(crate) fn counter_places(module: &Module, graph: &Graph, patch: u64) -> Vec<
             if !graph.code(block).iter().any(has_effect) {
                 return None;
             }
-            let range = graph.blocks[block].instructions.clone();
+            let range = graph.blocks[block].clone();
             let mut used = used_at_end(module, graph, block, &used_at_start);
             let mut first = None;
             for (place, inst) in range.enumerate().rev() {
@@ -87,7 +85,7 @@ fn used_elsewhere(module: &Module, target: u64) -> u32 {
     }
     let (mut at, mut unknown) = (target, CHANGED);
     while unknown != 0 {
-        let Some(instruction) = decode(module, at) else { return CHANGED };
+        let Some(instruction) = decode_at(module, at) else { return CHANGED };
         let effect = Effect::of_instruction(&instruction);
         let continues = instruction.flow_control() == iced_x86::FlowControl::Next;
         if effect.reads & unknown != 0 || !continues {
@@ -108,7 +106,7 @@ struct Effect {
 
 impl Effect {
     fn of(module: &Module, address: u64, kind: InstKind) -> Self {
-        match decode(module, address) {
+        match decode_at(module, address) {
             _ if matches!(kind, InstKind::Call(_) | InstKind::IndirectCall) => {
                 Self { reads: 0, writes: 0 }
             }
@@ -143,10 +141,4 @@ fn may_keep_flags(instruction: &Instruction) -> bool {
         M::Shl | M::Sal | M::Shr | M::Sar | M::Rol | M::Ror | M::Rcl | M::Rcr | M::Shld | M::Shrd
     );
     (shifts && by_register) || instruction.has_rep_prefix() || instruction.has_repne_prefix()
-}
-
-fn decode(module: &Module, address: u64) -> Option<Instruction> {
-    let bytes = (1..=LONGEST).rev().find_map(|size| module.bytes(address, size))?;
-    let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
-    (!instruction.is_invalid()).then_some(instruction)
 }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use gimli::leb128::write::Leb128;
 use gimli::write::{CallFrameInstruction as Instruction, Expression};
 use gimli::{
     CallFrameInstruction, EndianSlice, LittleEndian, Pointer, Reader as _, Register, UnwindSection,
 };
 
-use crate::bytes::{ConstantMemory, Cursor, Reference, pointer, put_uleb, size_of, value};
+use crate::bytes::{ConstantMemory, Cursor, Reference, pointer, size_of, value};
 use crate::module::Function;
 use crate::{Module, RejectReason};
 
@@ -543,10 +544,10 @@ impl ExceptionTable {
                 _ => 0,
             };
             table.extend_from_slice(&landing.to_le_bytes());
-            put_uleb(&mut table, site.action);
+            table.extend_from_slice(Leb128::unsigned(site.action).bytes());
         }
         let mut rest = vec![UDATA4];
-        put_uleb(&mut rest, table.len() as u64);
+        rest.extend_from_slice(Leb128::unsigned(table.len() as u64).bytes());
         rest.extend_from_slice(&table);
         rest.extend_from_slice(&self.actions);
         if self.has_types {
@@ -556,7 +557,7 @@ impl ExceptionTable {
                 rest.extend_from_slice(&address.to_le_bytes());
             }
             out.push(if indirect { INDIRECT } else { 0 });
-            put_uleb(&mut out, rest.len() as u64);
+            out.extend_from_slice(Leb128::unsigned(rest.len() as u64).bytes());
         } else {
             out.push(OMIT);
         }

@@ -16,14 +16,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
-    Register,
-};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::Module;
 use crate::bytes::ConstantMemory;
-use crate::code::{EdgeKind, Graph, Inst, InstKind};
+use crate::code::{EdgeKind, Graph, Inst, InstKind, decode_at};
 
 /// Number of instructions to search backwards from the jump.
 const WINDOW: usize = 24;
@@ -59,11 +56,6 @@ pub(crate) fn find(module: &Module, code: &[Inst], extent: &Range<u64>) -> Vec<J
     jumps.filter_map(|jump| find_one(module, code, extent, jump)).collect()
 }
 
-pub(crate) fn full(module: &Module, inst: &Inst) -> Option<Instruction> {
-    let bytes = module.bytes(inst.address, usize::from(inst.length))?;
-    Some(Decoder::with_ip(64, bytes, inst.address, DecoderOptions::NONE).decode())
-}
-
 pub(crate) fn writes(
     info: &mut InstructionInfoFactory,
     instruction: &Instruction,
@@ -94,7 +86,7 @@ fn accesses(
 
 fn find_one(module: &Module, code: &[Inst], extent: &Range<u64>, jump: usize) -> Option<JumpTable> {
     let mut info = InstructionInfoFactory::new();
-    let instruction = full(module, &code[jump])?;
+    let instruction = decode_at(module, code[jump].address)?;
     if instruction.op0_kind() != OpKind::Register {
         return None;
     }
@@ -105,7 +97,7 @@ fn find_one(module: &Module, code: &[Inst], extent: &Range<u64>, jump: usize) ->
             if code[index].kind.ends() {
                 return None;
             }
-            let instruction = full(module, &code[index])?;
+            let instruction = decode_at(module, code[index].address)?;
             if registers.iter().any(|&register| writes(&mut info, &instruction, register)) {
                 return Some((index, instruction));
             }
@@ -156,7 +148,7 @@ fn bound(
     let mut register = index;
     let mut guarded = false;
     for at in (load.saturating_sub(WINDOW)..load).rev() {
-        let instruction = full(module, &code[at])?;
+        let instruction = decode_at(module, code[at].address)?;
         match code[at].kind {
             // `ja` is condition 7.
             InstKind::Branch(7, _) if !guarded => guarded = true,
@@ -243,7 +235,7 @@ pub(crate) fn may_be_copied(
     let start = graph.start(block);
     // The branch of another comparison may lead to the conditional jump.
     let is_compared = graph.block_of(bound.compare) + 1 == block;
-    let guarded_from = graph.instructions[..graph.blocks[block].instructions.start]
+    let guarded_from = graph.instructions[..graph.blocks[block].start]
         .last()
         .is_some_and(|last| matches!(last.kind, InstKind::Branch(7, _)));
     let only_from_guard = graph
@@ -263,7 +255,7 @@ pub(crate) fn may_be_copied(
 fn is_used_otherwise(module: &Module, graph: &Graph, table: &JumpTable) -> bool {
     let mut info = InstructionInfoFactory::new();
     let mut register_use = |inst: &Inst| -> Option<RegisterUse> {
-        let instruction = full(module, inst)?;
+        let instruction = decode_at(module, inst.address)?;
         let dispatches = (instruction.mnemonic() == Mnemonic::Movsxd
             && instruction.memory_base() == table.base
             && instruction.memory_index_scale() == 4

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::code::{EdgeKind, Graph, InstKind};
 use crate::ext_tsp::WeightedEdge;
 use crate::flow::Flow;
-use crate::frame::Frame;
+use crate::select::MovableFunction;
 use crate::{AddressMap, EntryPatch, FunctionOrder, Options, PredictedEffect, ext_tsp};
 
 /// The hot and the cold blocks of a function, each in its new order.
@@ -28,8 +28,7 @@ pub(crate) fn arrange(
     let hot: Vec<usize> = all.clone().filter(|&block| is_hot(block)).collect();
     let cold =
         if options.copy_cold { all.filter(|&block| !is_hot(block)).collect() } else { vec![] };
-    let place: HashMap<usize, usize> =
-        hot.iter().enumerate().map(|(place, &block)| (block, place)).collect();
+    let place: HashMap<usize, usize> = hot.iter().copied().zip(0..).collect();
     let sizes: Vec<u64> = hot.iter().map(|&block| graph.size(block).max(1)).collect();
     let counts: Vec<u64> = hot.iter().map(|&block| flow.blocks[block]).collect();
     let edges: Vec<WeightedEdge> = graph
@@ -54,8 +53,7 @@ const REPEATED: u64 = 8;
 /// The first blocks of loops in this order that are repeated far more often than entered by
 /// fall-through.
 pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usize> {
-    let place: HashMap<usize, usize> =
-        order.iter().enumerate().map(|(place, &block)| (block, place)).collect();
+    let place: HashMap<usize, usize> = order.iter().copied().zip(0..).collect();
     let mut back: HashMap<usize, u64> = HashMap::new();
     let mut fallen: HashMap<usize, u64> = HashMap::new();
     for (edge, &count) in graph.edges.iter().zip(&flow.edges) {
@@ -78,12 +76,12 @@ pub(crate) fn loops(graph: &Graph, flow: &Flow, order: &[usize]) -> HashSet<usiz
 }
 
 fn hot_size(moved: &MovedFunction) -> u64 {
-    moved.hot.iter().map(|&block| moved.graph.size(block)).sum()
+    moved.hot.iter().map(|&block| moved.movable.graph.size(block)).sum()
 }
 
 /// Sorts functions into their new order.
 pub(crate) fn order_functions(moved: &mut [MovedFunction], options: &Options) {
-    moved.sort_by_key(|moved| moved.start);
+    moved.sort_by_key(|moved| moved.movable.start);
     if options.function_order == FunctionOrder::Address {
         return;
     }
@@ -92,12 +90,9 @@ pub(crate) fn order_functions(moved: &mut [MovedFunction], options: &Options) {
         .map(|moved| FunctionNode { weight: moved.samples, size: hot_size(moved) })
         .collect();
     let order = clustered(&nodes, &calls(moved));
-    let position: HashMap<u64, usize> = order
-        .iter()
-        .enumerate()
-        .map(|(position, &function)| (moved[function].start, position))
-        .collect();
-    moved.sort_by_key(|moved| position[&moved.start]);
+    let position: HashMap<u64, usize> =
+        order.iter().map(|&function| moved[function].movable.start).zip(0..).collect();
+    moved.sort_by_key(|moved| position[&moved.movable.start]);
 }
 
 /// A function to move, with its new block order.
@@ -106,20 +101,12 @@ pub(crate) struct MovedFunction {
     /// Position among all hot functions, hottest first.
     pub(crate) rank: usize,
     pub(crate) samples: u64,
-    pub(crate) start: u64,
-    /// Address of the jump to the copy.
-    pub(crate) patch: u64,
-    /// Whether code of the module loads its address.
-    pub(crate) address_taken: bool,
-    pub(crate) graph: Graph,
-    pub(crate) frame: Frame,
+    pub(crate) movable: MovableFunction,
     /// Executions of its blocks and edges.
     pub(crate) flow: Flow,
     pub(crate) hot: Vec<usize>,
     /// The other copied blocks in their new order.
     pub(crate) cold: Vec<usize>,
-    /// Indices of the jump tables to copy.
-    pub(crate) tables: Vec<usize>,
     /// For each block, the index in it of the instruction before which it is counted. Empty if nothing is
     /// counted.
     pub(crate) counters: Vec<Option<usize>>,
@@ -138,13 +125,13 @@ pub(crate) struct Prediction {
 
 impl Prediction {
     pub(crate) fn add(&mut self, moved: &MovedFunction, map: &AddressMap) {
-        let mut next_of = vec![None; moved.graph.blocks.len()];
+        let mut next_of = vec![None; moved.movable.graph.blocks.len()];
         for order in [&moved.hot, &moved.cold] {
             for pair in order.windows(2) {
                 next_of[pair[0]] = Some(pair[1]);
             }
         }
-        for (edge, &count) in moved.graph.edges.iter().zip(&moved.flow.edges) {
+        for (edge, &count) in moved.movable.graph.edges.iter().zip(&moved.flow.edges) {
             self.transfers += count;
             if edge.kind == EdgeKind::FallThrough {
                 self.fall_through_before += count;
@@ -154,11 +141,11 @@ impl Prediction {
                 self.fall_through_after += count;
             }
         }
-        for block in 0..moved.graph.blocks.len() {
+        for block in 0..moved.movable.graph.blocks.len() {
             if moved.flow.blocks[block] == 0 {
                 continue;
             }
-            for inst in moved.graph.code(block) {
+            for inst in moved.movable.graph.code(block) {
                 self.touch(0, inst.address);
                 if let Some(copy) = map.to_copy(inst.address) {
                     self.touch(1, copy);
@@ -269,13 +256,14 @@ fn clustered(nodes: &[FunctionNode], calls: &[CallCount]) -> Vec<usize> {
 /// The calls between these functions that were executed, by caller and callee.
 fn calls(moved: &[MovedFunction]) -> Vec<CallCount> {
     let index: HashMap<u64, usize> =
-        moved.iter().enumerate().map(|(index, moved)| (moved.start, index)).collect();
+        moved.iter().map(|moved| moved.movable.start).zip(0..).collect();
     let mut calls: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     for (caller, moved) in moved.iter().enumerate() {
-        for block in 0..moved.graph.blocks.len() {
-            for inst in moved.graph.code(block) {
+        for block in 0..moved.movable.graph.blocks.len() {
+            for inst in moved.movable.graph.code(block) {
                 let (InstKind::Call(target) | InstKind::Jump(target)) = inst.kind else { continue };
-                let is_inside = matches!(inst.kind, InstKind::Jump(_)) && target == moved.start;
+                let is_inside =
+                    matches!(inst.kind, InstKind::Jump(_)) && target == moved.movable.start;
                 if let Some(&callee) = index.get(&target).filter(|_| !is_inside) {
                     *calls.entry((caller, callee)).or_default() += moved.flow.blocks[block];
                 }

@@ -205,6 +205,14 @@ impl Module {
         self.slot_names.get(&slot).map(String::as_str)
     }
 
+    /// The name of the function that a call of an address executes: of the one there, or that its stub leads to.
+    pub(crate) fn called_name(&self, address: u64) -> Option<&str> {
+        match self.stub_slot(address) {
+            Some(slot) => self.slot_name(slot),
+            None => self.symbol_at(address),
+        }
+    }
+
     /// Whether the loader makes the 8 bytes at an address read-only before the program starts.
     pub fn is_read_only_after_start(&self, address: u64) -> bool {
         self.read_only_after_start

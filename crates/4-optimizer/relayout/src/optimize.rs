@@ -150,8 +150,8 @@ fn predict(moved: &[Vec<MovedFunction>], map: &AddressMap, statistics: &mut Stat
         statistics.functions_moved += 1;
         statistics.samples_moved += moved.samples;
         statistics.functions_counted += u64::from(moved.is_counted);
-        statistics.jump_tables_seen += moved.graph.tables.len() as u64;
-        statistics.jump_tables_copied += moved.tables.len() as u64;
+        statistics.jump_tables_seen += moved.movable.graph.tables.len() as u64;
+        statistics.jump_tables_copied += moved.movable.tables.len() as u64;
         prediction.add(moved, map);
     }
     statistics.effect = prediction.effect();
@@ -237,20 +237,14 @@ fn count_and_split(
         if options.count && counters.iter().all(Option::is_none) {
             statistics.uncountable.push(module.name_at(movable.start));
         }
-        let (hot_blocks, cold_blocks) =
-            layout::arrange(&movable.graph, &flow, movable.patch, options);
+        let (hot_blocks, cold) = layout::arrange(&movable.graph, &flow, movable.patch, options);
         moved[hot.module].push(MovedFunction {
             rank,
             samples: hot.samples,
-            start: movable.start,
-            patch: movable.patch,
-            address_taken: movable.address_taken,
-            hot: hot_blocks,
-            cold: cold_blocks,
+            movable,
             flow,
-            graph: movable.graph,
-            frame: movable.frame,
-            tables: movable.tables,
+            hot: hot_blocks,
+            cold,
             counters,
             is_counted,
         });
@@ -338,14 +332,14 @@ fn emit(
 }
 
 fn entry(module: &Module, moved: &MovedFunction, copies: &HashMap<u64, u64>) -> Option<EntryPatch> {
-    let copy = *copies.get(&moved.patch)?;
-    let distance = copy.wrapping_sub(moved.patch + EntryPatch::SIZE) as u32;
+    let copy = *copies.get(&moved.movable.patch)?;
+    let distance = copy.wrapping_sub(moved.movable.patch + EntryPatch::SIZE) as u32;
     let mut patch = [0xe9; 5];
     patch[1..].copy_from_slice(&distance.to_le_bytes());
     Some(EntryPatch {
-        function: moved.start,
-        address: moved.patch,
-        original: module.bytes(moved.patch, 5)?.try_into().ok()?,
+        function: moved.movable.start,
+        address: moved.movable.patch,
+        original: module.bytes(moved.movable.patch, 5)?.try_into().ok()?,
         patch,
         copy,
     })
@@ -357,7 +351,8 @@ fn redirected_slots(
     moved: &[MovedFunction],
     copies: &HashMap<u64, u64>,
 ) -> Vec<VirtualSlot> {
-    let callable = moved.iter().filter(|moved| !moved.address_taken).map(|moved| moved.start);
+    let callable =
+        moved.iter().filter(|moved| !moved.movable.address_taken).map(|moved| moved.movable.start);
     let callable: HashSet<u64> = callable.collect();
     let slots = module.virtual_slots().iter().filter(|(_, function)| callable.contains(function));
     let redirected = slots.filter_map(|&(address, function)| {

@@ -401,7 +401,7 @@ impl BoltProfile {
             }
             let locate = |address| match module.contains(address) {
                 true => SymbolOffset::of(module, address),
-                false => Some(SymbolOffset::unknown()),
+                false => Some(SymbolOffset { symbol: None, offset: 0 }),
             };
             match (locate(branch.from), locate(branch.to)) {
                 (Some(from), Some(to)) => {
@@ -436,10 +436,6 @@ impl SymbolOffset {
         let function = module.function_at(address)?;
         let symbol = Some(module.unique_symbol_at(function.start)?);
         Some(Self { symbol, offset: address - function.start })
-    }
-
-    fn unknown() -> Self {
-        Self { symbol: None, offset: 0 }
     }
 }
 

@@ -181,16 +181,9 @@ impl<'a> Selector<'a> {
 
     /// Whether it calls one of [`CONTEXT_SAVERS`], or loads the address of one.
     fn saves_context(&self, inst: &Inst) -> bool {
-        let slot = match inst.kind {
-            InstKind::Call(target) | InstKind::Jump(target) => self.module.stub_slot(target),
-            _ => inst.relative.map(|relative| relative.target),
-        };
-        let name = match (slot, inst.kind) {
-            (Some(slot), _) => self.module.slot_name(slot),
-            (None, InstKind::Call(target) | InstKind::Jump(target)) => {
-                self.module.symbol_at(target)
-            }
-            _ => None,
+        let name = match inst.kind {
+            InstKind::Call(target) | InstKind::Jump(target) => self.module.called_name(target),
+            _ => inst.relative.and_then(|relative| self.module.slot_name(relative.target)),
         };
         name.is_some_and(|name| CONTEXT_SAVERS.contains(&name))
     }
@@ -226,13 +219,8 @@ impl<'a> Selector<'a> {
 
     /// Whether one of [`RETURN_ADDRESS_READERS`] is at an address, or its stub.
     fn is_reader_at(&self, address: u64) -> bool {
-        match self.module.stub_slot(address) {
-            Some(slot) => self.is_reader(slot),
-            None => {
-                let name = self.module.symbol_at(address);
-                name.is_some_and(|name| RETURN_ADDRESS_READERS.contains(&name))
-            }
-        }
+        let name = self.module.called_name(address);
+        name.is_some_and(|name| RETURN_ADDRESS_READERS.contains(&name))
     }
 }
 

@@ -98,10 +98,6 @@ mod tests {
     struct Fake;
 
     impl TickSource for Fake {
-        fn is_reliable() -> bool {
-            true
-        }
-
         fn now() -> u64 {
             TIME.set(TIME.get() + 1);
             TIME.get()

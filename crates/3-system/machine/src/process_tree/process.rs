@@ -9,17 +9,13 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::clock;
 use crate::cpus::threads_of;
-use crate::proc_stat::{ChildUsage, ProcStat, field, ticks, unknown_format};
+use crate::proc_stat::{ProcStat, field, unknown_format};
 
 /// Usage of one process since its start.
 #[derive(Clone, Debug)]
 pub(super) struct Spent {
     pub(super) cpu: Nanos,
-    pub(super) user: Nanos,
-    pub(super) system: Nanos,
-    pub(super) minor_faults: u64,
-    pub(super) major_faults: u64,
-    pub(super) reaped_children: ChildUsage,
+    pub(super) stat: ProcStat,
     /// Bytes read from and written to storage, including reaped children.
     pub(super) io: Option<(Bytes, Bytes)>,
     /// Context switches per live thread, with its ID.
@@ -102,16 +98,8 @@ impl Process {
             return Err(io::ErrorKind::NotFound.into());
         }
         let io = reader.text(&mut self.io).ok().and_then(|text| storage_io(&text));
-        let spent = Arc::new(Spent {
-            cpu,
-            user: ticks(stat.user_ticks),
-            system: ticks(stat.system_ticks),
-            minor_faults: stat.minor_faults,
-            major_faults: stat.major_faults,
-            reaped_children: stat.reaped_children,
-            io,
-            switches: self.switches(stat.threads, reader),
-        });
+        let switches = self.switches(stat.threads, reader);
+        let spent = Arc::new(Spent { cpu, stat, io, switches });
         self.last = Some(Arc::clone(&spent));
         Ok(spent)
     }

@@ -90,18 +90,9 @@ struct Sum {
     read: u64,
     written: u64,
     reaped: ChildUsage,
-    had: Had,
-}
-
-#[derive(Default)]
-struct Had {
-    cpu: Nanos,
-    user: Nanos,
-    system: Nanos,
-    minor_faults: u64,
-    major_faults: u64,
-    read: u64,
-    written: u64,
+    had: ProcessTreeDelta,
+    had_read: u64,
+    had_written: u64,
 }
 
 impl Sum {
@@ -117,14 +108,14 @@ impl Sum {
             |get: fn(&Spent) -> Nanos| get(now).saturating_sub(then.map_or(Nanos::ZERO, get));
         let count = |get: fn(&Spent) -> u64| get(now).saturating_sub(then.map_or(0, get));
         self.lived.cpu += time(|spent| spent.cpu);
-        self.lived.user += time(|spent| spent.user);
-        self.lived.system += time(|spent| spent.system);
-        self.lived.minor_faults += count(|spent| spent.minor_faults);
-        self.lived.major_faults += count(|spent| spent.major_faults);
-        self.reaped.minor_faults += count(|spent| spent.reaped_children.minor_faults);
-        self.reaped.major_faults += count(|spent| spent.reaped_children.major_faults);
-        self.reaped.user_ticks += count(|spent| spent.reaped_children.user_ticks);
-        self.reaped.system_ticks += count(|spent| spent.reaped_children.system_ticks);
+        self.lived.user += time(|spent| ticks(spent.stat.user_ticks));
+        self.lived.system += time(|spent| ticks(spent.stat.system_ticks));
+        self.lived.minor_faults += count(|spent| spent.stat.minor_faults);
+        self.lived.major_faults += count(|spent| spent.stat.major_faults);
+        self.reaped.minor_faults += count(|spent| spent.stat.reaped_children.minor_faults);
+        self.reaped.major_faults += count(|spent| spent.stat.reaped_children.major_faults);
+        self.reaped.user_ticks += count(|spent| spent.stat.reaped_children.user_ticks);
+        self.reaped.system_ticks += count(|spent| spent.stat.reaped_children.system_ticks);
         self.read += count(|spent| spent.io.map_or(0, |(read, _)| read.as_bytes()));
         self.written += count(|spent| spent.io.map_or(0, |(_, written)| written.as_bytes()));
         let before = then.and_then(|then| then.switches.as_deref()).unwrap_or(&[]);
@@ -135,16 +126,16 @@ impl Sum {
     }
 
     fn end(&mut self, then: &Spent) {
-        let (user, system) =
-            (ticks(then.reaped_children.user_ticks), ticks(then.reaped_children.system_ticks));
+        let (stat, reaped) = (&then.stat, &then.stat.reaped_children);
+        let (user, system) = (ticks(reaped.user_ticks), ticks(reaped.system_ticks));
         self.had.cpu += then.cpu + user + system;
-        self.had.user += then.user + user;
-        self.had.system += then.system + system;
-        self.had.minor_faults += then.minor_faults + then.reaped_children.minor_faults;
-        self.had.major_faults += then.major_faults + then.reaped_children.major_faults;
+        self.had.user += ticks(stat.user_ticks) + user;
+        self.had.system += ticks(stat.system_ticks) + system;
+        self.had.minor_faults += stat.minor_faults + reaped.minor_faults;
+        self.had.major_faults += stat.major_faults + reaped.major_faults;
         let (read, written) = then.io.unwrap_or_default();
-        self.had.read += read.as_bytes();
-        self.had.written += written.as_bytes();
+        self.had_read += read.as_bytes();
+        self.had_written += written.as_bytes();
     }
 
     fn total(self, processes: u32) -> ProcessTreeDelta {
@@ -161,8 +152,8 @@ impl Sum {
             minor_faults: lived.minor_faults + reaped.minor_faults.saturating_sub(had.minor_faults),
             major_faults: lived.major_faults + reaped.major_faults.saturating_sub(had.major_faults),
             // The kernel adds the bytes of reaped children to the parent's own.
-            read_from_storage: bytes(self.read, had.read),
-            written_to_storage: bytes(self.written, had.written),
+            read_from_storage: bytes(self.read, self.had_read),
+            written_to_storage: bytes(self.written, self.had_written),
             processes,
         }
     }
@@ -171,15 +162,20 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc_stat::ProcStat;
 
     fn spent(cpu: u64, waited_user_ticks: u64, written: u64) -> Spent {
         Spent {
             cpu: Nanos::from_millis(cpu),
-            user: Nanos::from_millis(cpu / 10 * 10),
-            system: Nanos::ZERO,
-            minor_faults: cpu,
-            major_faults: 0,
-            reaped_children: ChildUsage { user_ticks: waited_user_ticks, ..ChildUsage::default() },
+            stat: ProcStat {
+                user_ticks: cpu / 10,
+                minor_faults: cpu,
+                reaped_children: ChildUsage {
+                    user_ticks: waited_user_ticks,
+                    ..ChildUsage::default()
+                },
+                ..ProcStat::default()
+            },
             io: Some((Bytes::from_bytes(0), Bytes::from_bytes(written))),
             switches: Some(vec![(1, cpu)]),
         }

@@ -47,13 +47,6 @@ pub enum Refusal {
     TooDeep(usize),
 }
 
-impl Refusal {
-    /// The refusal that caused an error.
-    pub fn of(error: &io::Error) -> Option<Self> {
-        error.get_ref()?.downcast_ref().copied()
-    }
-}
-
 /// Replaces a file whose directory belongs to dbdyno. After a kill, a crash of the system or on a full disk there
 /// is the old one or the new one; what a link of its name leads to is not changed.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {

@@ -259,7 +259,7 @@ mod tests {
     const LIMIT: Bytes = Bytes::from_kib(1);
 
     fn refusal<T>(result: io::Result<T>) -> Option<Refusal> {
-        result.err().as_ref().and_then(Refusal::of)
+        result.err()?.get_ref()?.downcast_ref().copied()
     }
 
     fn planted() -> tempfile::TempDir {
@@ -351,8 +351,7 @@ mod tests {
             found.iter().map(|entry| (entry.path.to_str().unwrap(), entry.kind)).collect();
         let (link, folder, file) = (FileType::Symlink, FileType::Directory, FileType::RegularFile);
         assert_eq!(found, [("a", link), ("b", folder), ("b/c", folder), ("b/c/d", file)]);
-        let more = safe.walk(3).unwrap_err();
-        assert_eq!(Refusal::of(&more), Some(Refusal::TooMany(3)));
+        assert_eq!(refusal(safe.walk(3)), Some(Refusal::TooMany(3)));
     }
 
     #[test]
@@ -360,7 +359,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let deep: PathBuf = std::iter::repeat_n("d", DEEPEST + 2).collect();
         fs::create_dir_all(dir.path().join(deep)).unwrap();
-        let error = SafeDir::open(dir.path()).unwrap().walk(1000).unwrap_err();
-        assert_eq!(Refusal::of(&error), Some(Refusal::TooDeep(DEEPEST)));
+        let walked = SafeDir::open(dir.path()).unwrap().walk(1000);
+        assert_eq!(refusal(walked), Some(Refusal::TooDeep(DEEPEST)));
     }
 }

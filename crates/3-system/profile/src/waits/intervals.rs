@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fs, io, thread};
 
+use dbdyno_machine::{ProcStat, threads_of};
 use dbdyno_types::profile::WaitKind;
 
 use super::kinds::Kinds;
@@ -53,7 +54,7 @@ impl Intervals {
         let look = move || {
             let mut all = OfThreads::new();
             while !stopped.load(Ordering::Relaxed) {
-                for (pid, thread) in threads_of(&pids) {
+                for (pid, thread) in all_threads(&pids) {
                     if let Some(seen) = seen(pid, thread) {
                         let looks = all.entry(thread).or_insert(Looks { pid, seen: Vec::new() });
                         looks.seen.push(seen);
@@ -122,27 +123,22 @@ impl Drop for Intervals {
 }
 
 /// The threads of processes, with those.
-fn threads_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+fn all_threads(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     pids.iter().flat_map(|pid| {
-        let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        entries.filter_map(move |one| Some((*pid, one.file_name().to_str()?.parse().ok()?)))
+        let threads = threads_of(*pid).unwrap_or_default();
+        threads.into_iter().map(move |thread| (*pid, thread))
     })
 }
 
 /// What a thread does; `None` if it has ended.
 fn seen(pid: u32, thread: u32) -> Option<Seen> {
-    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/task/{thread}/{name}")).ok();
-    let state = state(&read("stat")?)?;
-    if state == 'R' {
+    let state = ProcStat::of_thread(pid, thread).ok()?.state;
+    if state == b'R' {
         return Some(Seen::Running);
     }
-    let function = read("wchan").filter(|name| !matches!(name.as_str(), "" | "0"));
-    Some(Seen::Waiting(function, state == 'D'))
-}
-
-/// The state in a line of `/proc/PID/task/TID/stat`. The name before it may contain parentheses and spaces.
-fn state(line: &str) -> Option<char> {
-    line.rsplit_once(") ")?.1.chars().next()
+    let function = fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).ok();
+    let function = function.filter(|name| !matches!(name.as_str(), "" | "0"));
+    Some(Seen::Waiting(function, state == b'D'))
 }
 
 fn usages(pids: &[u32]) -> BTreeMap<u32, Usage> {
@@ -151,19 +147,12 @@ fn usages(pids: &[u32]) -> BTreeMap<u32, Usage> {
         let mut numbers = line.split_ascii_whitespace().map(str::parse);
         Some((thread, (numbers.next()?.ok()?, numbers.next()?.ok()?)))
     };
-    threads_of(pids).filter_map(of_thread).collect()
+    all_threads(pids).filter_map(of_thread).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn state_comes_after_a_name_with_parentheses() {
-        assert_eq!(state("12 (a) R (x) D 1 2 3"), Some('D'));
-        assert_eq!(state("12 (connection) S 1"), Some('S'));
-        assert_eq!(state("12 (cut"), None);
-    }
 
     #[test]
     fn time_is_that_of_the_kernel_and_looks_tell_what_the_rest_is() {

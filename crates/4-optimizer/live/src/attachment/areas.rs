@@ -60,13 +60,9 @@ impl Attachment {
         let maps = siblings.fold(self.process.maps()?, Maps::with);
         let maps = maps.with(Maps::reserved(taken.iter().map(Area::range)));
         let address = maps.free_range(near, whole, alignment).ok_or_else(|| {
-            LiveError::wrong_state(
-                pid,
-                &format!(
-                    "has no {whole} bytes of free addresses within 2 GiB of {:#x}",
-                    near.start
-                ),
-            )
+            let near = near.start;
+            let state = format!("has no {whole} bytes of free addresses within 2 GiB of {near:#x}");
+            LiveError::wrong_state(pid, &state)
         })?;
         Ok(Area { address, code, data: unwind::DATA_SIZE })
     }
@@ -359,7 +355,7 @@ impl Attachment {
     /// Retires unused generations except the one to redo, and frees those that may be unmapped without a doubt:
     /// that were never active, so that no thread has ever entered them. All of them if the options say so.
     pub(crate) fn clean_up(&mut self) -> Result<(), LiveError> {
-        self.retire_unused_except(self.redoable()?)?;
+        self.retire_unused(self.redoable()?)?;
         let all = self.process.options().unmap;
         self.free_if(|generation| all || !generation.was_activated())?;
         Ok(())
@@ -367,7 +363,7 @@ impl Attachment {
 
     /// Retires unused generations except the one to redo, and frees those that were never active.
     pub(crate) fn free_never_active(&mut self) -> Result<(), LiveError> {
-        self.retire_unused_except(self.redoable()?)?;
+        self.retire_unused(self.redoable()?)?;
         self.free_if(|generation| !generation.was_activated())?;
         Ok(())
     }
@@ -398,12 +394,8 @@ impl Attachment {
         Ok(freed)
     }
 
-    /// Marks generations that are undone or were never active to be freed.
-    pub fn retire_unused(&mut self) -> Result<(), LiveError> {
-        self.retire_unused_except(None)
-    }
-
-    fn retire_unused_except(&mut self, kept: Option<u32>) -> Result<(), LiveError> {
+    /// Marks generations that are undone or were never active to be freed, except one.
+    pub fn retire_unused(&mut self, kept: Option<u32>) -> Result<(), LiveError> {
         let mut idle = Vec::new();
         for generation in self.generations() {
             let is_retired =
@@ -582,7 +574,7 @@ mod tests {
         let near = before.all()[0].range.clone();
         let area = attachment.reserve(&near, 64 << 10, false).unwrap();
         attachment.make_calls(&[unmap_range(&area.data_range())]).unwrap();
-        attachment.retire_unused().unwrap();
+        attachment.retire_unused(None).unwrap();
         assert_eq!(attachment.free().unwrap(), area.code);
         assert_eq!(attachment.process.maps().unwrap(), before);
         assert_eq!(attachment.generations(), []);

@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::{Activation, Attachment};
-use crate::journal::{Area, Generation, GenerationState, JournalRecord, find_map, live_records};
+use crate::journal::{
+    Area, Generation, GenerationState, JournalRecord, directory, live_records, read_map,
+};
 use crate::patch::BytePatch;
 use crate::replace::Switched;
 use crate::{LiveError, unwind};
@@ -53,7 +55,7 @@ impl Attachment {
         }
         let Some(inherited) = best else { return Ok(()) };
         for generation in &inherited.generations {
-            let map = find_map(state, &inherited.identity, generation.number);
+            let map = read_map(&directory(state, &inherited.identity), generation.number);
             self.journal.maps().store(generation.number, &map)?;
         }
         self.journal.change(|record| record.generations = inherited.generations)

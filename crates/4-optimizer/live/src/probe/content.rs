@@ -1,7 +1,6 @@
 //! What forbids to optimize a process: permissions, and the program and its libraries.
 
-use std::fs;
-use std::fs::File;
+use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -18,8 +17,7 @@ use crate::journal::Area;
 use crate::memory::{Mapping, Maps, ProcessMemory};
 use crate::module::Module;
 use crate::probe::{Found, Status, note, ok};
-use crate::process::Process;
-use crate::process::{has_ended, identify, is_kernel_thread};
+use crate::process::{Process, has_ended, identify, is_kernel_thread};
 use crate::unwind::UnwinderVersion;
 
 /// Checks that the program is for x86-64 and dynamically linked.

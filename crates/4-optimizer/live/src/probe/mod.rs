@@ -181,6 +181,11 @@ impl Status {
         text.map(Self).map_err(LiveError::proc_file("reading the state of", pid))
     }
 
+    /// That of a thread; `None` if it has ended.
+    pub(crate) fn of_thread(pid: u32, tid: i32) -> Option<Self> {
+        fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok().map(Self)
+    }
+
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let line = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map(str::trim)
@@ -191,10 +196,7 @@ impl Status {
     }
 
     pub(crate) fn check_tracer(&self, pid: u32) -> Result<(), LiveError> {
-        let of_thread = |tid| {
-            let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-            Self(text).tracer()
-        };
+        let of_thread = |tid| Self::of_thread(pid, tid)?.tracer();
         let of_threads = || threads(pid).unwrap_or_default().into_iter().find_map(of_thread);
         let Some(tracer) = self.tracer().or_else(of_threads) else { return Ok(()) };
         let name = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();

@@ -3,19 +3,17 @@
 mod budget;
 
 use std::collections::HashSet;
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
 
 pub use budget::{DEFAULT_FREQUENCY, SamplingCost, SamplingPlan, SamplingRequest};
-use dbdyno_machine::{CpuSet, ProcStat, VaryingPeriod};
+use dbdyno_machine::{CpuSet, ProcStat, VaryingPeriod, share_buffer};
 use dbdyno_relayout::{Branch, BranchCount, FallThrough, Samples};
 use dbdyno_stats::median;
 use dbdyno_units::{Nanos, Share};
 use perf_event::data::Record;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, SampleBranchFlag, SampleFlag, Sampler};
-use perf_event_open_sys::ioctls;
 use serde::Serialize;
 
 use crate::LiveError;
@@ -289,7 +287,7 @@ impl Events {
                     Err(error) => return Err(error),
                 };
                 if let Some(ring) = events.rings.get(first) {
-                    redirect(&counter, ring.as_counter())?;
+                    share_buffer(&counter, ring.as_counter())?;
                     events.redirected.push(counter);
                 } else {
                     events.rings.push(counter.sampled(RING_SIZE)?);
@@ -329,15 +327,6 @@ impl Events {
                 }
             }
         }
-    }
-}
-
-/// Lets an event write to the ring buffer of another event.
-fn redirect(counter: &Counter, to: &Counter) -> io::Result<()> {
-    // SAFETY: the argument is a file descriptor.
-    match unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), to.as_raw_fd()) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
     }
 }
 

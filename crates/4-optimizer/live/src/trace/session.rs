@@ -8,11 +8,10 @@ use dbdyno_units::Nanos;
 
 use super::priorities::PriorityBoosts;
 use super::raw::{self, Registers, ThreadStop};
-use super::system_calls;
-use super::system_calls::{BlockedThread, BlockedThreads};
+use super::system_calls::{self, BlockedThread, BlockedThreads};
 use crate::LiveError;
-use crate::process::Process;
-use crate::process::{has_ended, thread_state, threads};
+use crate::probe::Status;
+use crate::process::{Process, has_ended, thread_state, threads};
 use crate::watchdog::Watchdog;
 
 /// Poll interval for threads that are about to stop.
@@ -465,12 +464,9 @@ fn wait_for_ignored_signals(pid: u32) {
     const IGNORED: u64 = 1 << (17 - 1) | 1 << (23 - 1) | 1 << (28 - 1);
     const MAX_WAIT_FOR_SIGNALS: Duration = Duration::from_millis(2);
     let pending = || {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let mask = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            u64::from_str_radix(line.trim(), 16).ok()
-        };
-        Some(mask("ShdPnd:")? & IGNORED & !mask("SigCgt:")?)
+        let status = Status::of(pid).ok()?;
+        let mask = |name: &str| u64::from_str_radix(status.field(name)?, 16).ok();
+        Some(mask("ShdPnd")? & IGNORED & !mask("SigCgt")?)
     };
     let start = Instant::now();
     while pending().is_some_and(|signals| signals != 0) && start.elapsed() < MAX_WAIT_FOR_SIGNALS {

@@ -58,7 +58,6 @@ const R13: u8 = 13;
 const R14: u8 = 14;
 const R15: u8 = 15;
 
-#[derive(Default)]
 struct Code(Vec<u8>);
 
 impl Code {
@@ -74,11 +73,6 @@ impl Code {
         }
         self.load(RAX, call.number.cast_unsigned());
         self.0.extend([0x0f, 0x05]);
-    }
-
-    /// Restores the signal mask of the thread; `mask` is the address of a word.
-    fn restore_mask(&mut self, mask: u64) {
-        self.syscall(&mask_call(mask));
     }
 
     /// Loads registers, then jumps: `jmp [rip]`, followed by the address.
@@ -107,11 +101,11 @@ pub(crate) fn system_calls(
     after: &Registers,
     mask: u64,
 ) -> Vec<u8> {
-    let mut code = Code(entry(mask));
+    let mut code = Code(mask.to_le_bytes().to_vec());
     for call in calls {
         code.syscall(call);
     }
-    code.restore_mask(address);
+    code.syscall(&mask_call(address));
     // System calls change no other registers, and not the flags.
     let registers = [
         (RAX, after.rax),
@@ -135,7 +129,7 @@ pub(crate) fn functions(
     after: &Registers,
     mask: u64,
 ) -> Vec<u8> {
-    let mut code = Code(entry(mask));
+    let mut code = Code(mask.to_le_bytes().to_vec());
     code.load(RSP, workspace.stack_top);
     // All vector state of the CPU.
     code.load(RAX, u64::MAX);
@@ -156,7 +150,7 @@ pub(crate) fn functions(
     code.load(RDX, u64::MAX);
     code.load(RDI, workspace.vectors);
     code.0.extend([0x48, 0x0f, 0xae, 0x2f]); // xrstor64 [rdi]
-    code.restore_mask(address);
+    code.syscall(&mask_call(address));
     code.load(RAX, after.eflags);
     code.0.extend([0x50, 0x9d]); // push rax; popfq
     let registers = [
@@ -180,12 +174,7 @@ pub(crate) fn functions(
     code.finish(&registers, after.rip)
 }
 
-/// The start of a stub: the thread's signal mask, followed by the code.
-fn entry(mask: u64) -> Vec<u8> {
-    mask.to_le_bytes().to_vec()
-}
-
-/// Offset of the code in a stub.
+/// Offset of the code in a stub, which starts with the thread's signal mask.
 pub(crate) const ENTRY: u64 = 8;
 
 /// Size in bytes of a stub that makes `calls` system calls.

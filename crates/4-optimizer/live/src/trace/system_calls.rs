@@ -8,8 +8,7 @@ use std::fs;
 use crate::arch;
 use crate::memory::ProcessMemory;
 use crate::process::{is_kernel_worker, thread_state};
-use crate::trace::raw;
-use crate::trace::raw::Registers;
+use crate::trace::raw::{self, Registers};
 use crate::trace::session::StoppedThread;
 
 const EINTR: i64 = -4;

@@ -62,7 +62,7 @@ pub fn copy(program: &Program, attachment: &mut Attachment, patch: &mut Patch) -
     let maps = attachment.process().maps().unwrap();
     let loaded = Module::loaded(&maps).into_iter().find(|it| it.path == program.path).unwrap();
     let module = Module::open(attachment.process(), &loaded).unwrap();
-    let area = attachment.reserve(module.range(), 64 << 10, false).unwrap();
+    let area = attachment.reserve(&loaded.range, 64 << 10, false).unwrap();
     let mut next = area.address;
     let mut pairs: Vec<(u64, u64)> = patch.map.pairs().collect();
     for (address, size) in program.functions("leaf_") {
@@ -111,7 +111,7 @@ fn thread_in_a_loop_is_moved_into_the_new_code() {
     victim.assert_alive();
     // Moved back to the original code, so that the copy can be freed.
     assert!(attachment.undo().unwrap().moved > 0);
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     assert!(attachment.free().unwrap() > 0);
     assert_eq!(attachment.generations(), []);
     victim.end();
@@ -145,7 +145,7 @@ fn check_undo_and_redo(compiler: &str, flags: &[&str]) {
     }
     attachment.undo().unwrap();
     assert_undone(&attachment, &module);
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     for _ in 0..20 {
         attachment.free().unwrap();
     }
@@ -190,7 +190,7 @@ fn replaced_code_is_kept_by_default_up_to_the_limit() {
     }
     // The one to redo is kept until another one is active.
     assert_eq!(attachment.areas().copied().collect::<Vec<_>>(), areas[2..]);
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     for _ in 0..20 {
         attachment.begin().unwrap();
     }
@@ -291,7 +291,7 @@ fn bytes_changed_by_another_program_are_kept() {
         let now = attachment.process().memory().read(entry.address, 5).unwrap();
         assert_eq!(now, entry.original, "{:#x}", entry.address);
     }
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     assert_eq!(attachment.free().unwrap(), 0);
     attachment.process().memory().write(address, &ours).unwrap();
     victim.signal(libc::SIGCONT);
@@ -383,7 +383,7 @@ fn more_lists_of_frames_than_fit_into_one_stub_are_registered_and_removed() {
     attachment.install(&patch).unwrap();
     victim.assert_alive();
     attachment.undo().unwrap();
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     assert!(attachment.free().unwrap() > 0);
     victim.end();
 }

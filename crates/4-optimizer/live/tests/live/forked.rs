@@ -68,7 +68,7 @@ fn active_code_of_child_is_kept_after_new_optimization_of_parent() {
     optimize(&program, &mut parent);
     let mut child = attach_to(&program, pid);
     assert_eq!(states(&child), [GenerationState::Active]);
-    child.retire_unused().unwrap();
+    child.retire_unused(None).unwrap();
     assert_eq!(child.free().unwrap(), 0);
     sleep(SOME_ROUNDS);
     victim.assert_alive();

@@ -172,7 +172,7 @@ fn process_whose_filter_permits_all_calls_is_optimized() {
     drop(attachment);
     // Also by another dbdyno, which unmaps the code.
     let mut attachment = attach(&program, &victim);
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     assert!(attachment.free().unwrap() > 0);
     victim.end();
 }

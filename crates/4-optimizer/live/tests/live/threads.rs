@@ -25,7 +25,7 @@ fn program_is_optimized_while_a_thread_is_in_uninterruptible_sleep() {
     victim.assert_alive();
     attachment.undo().unwrap();
     // Its registers are not known, so nothing may be unmapped.
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     assert_eq!(attachment.free().unwrap(), 0);
     assert_eq!(attachment.generations().len(), 1);
     optimize(&program, &mut attachment);
@@ -128,7 +128,7 @@ fn with_thread_that_returns() -> (Program, Victim, Attachment) {
 #[test]
 fn code_that_a_thread_returns_to_is_not_freed() {
     let (_program, mut victim, mut attachment) = with_thread_that_returns();
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     assert_eq!(attachment.free().unwrap(), 0);
     victim.end_hang();
     assert!(attachment.free().unwrap() > 0);

@@ -187,7 +187,7 @@ fn uprobes_on_moved_functions_do_not_disturb_the_program() {
     target.attachment.undo().unwrap();
     target.victim.assert_alive();
     // Return probes keep return addresses in the kernel: a copy may be in use without a trace of it.
-    target.attachment.retire_unused().unwrap();
+    target.attachment.retire_unused(None).unwrap();
     assert_eq!(target.attachment.free().unwrap(), 0);
     target.victim.end();
 }
@@ -338,7 +338,7 @@ fn gdb_has_symbols_and_frames_of_new_code() {
     }
     assert_eq!((deepest, seen), (4, true), "never sampled in `inner`, or `middle` never moved");
     attachment.undo().unwrap();
-    attachment.retire_unused().unwrap();
+    attachment.retire_unused(None).unwrap();
     let start = Instant::now();
     while script().is_some() {
         assert!(start.elapsed() < Duration::from_secs(60), "threads do not leave the code");

@@ -138,7 +138,7 @@ impl<'a> Assembly<'a> {
         loops: &HashSet<usize>,
         cold: bool,
     ) {
-        let graph = &moved.graph;
+        let graph = &moved.movable.graph;
         let order = if cold { &moved.cold } else { &moved.hot };
         let first = self.insts.len();
         for (position, &block) in order.iter().enumerate() {
@@ -172,14 +172,9 @@ impl<'a> Assembly<'a> {
                 }
                 _ => self.form(inst),
             };
-            self.insts.push(CopiedInst {
-                original: inst.address,
-                length: inst.length,
-                form,
-                relative: inst.relative,
-                size: 0,
-                address: 0,
-            });
+            let added = CopiedInst::added(inst.address, form);
+            let Inst { length, relative, .. } = *inst;
+            self.insts.push(CopiedInst { length, relative, ..added });
         }
         let continues = match last.kind {
             InstKind::Branch(_, target) => next != Some(end) && next != Some(target),

@@ -9,7 +9,7 @@ use object::elf::{
     EM_X86_64, NoteType, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, R_X86_64_GLOB_DAT,
     R_X86_64_JUMP_SLOT, SectionHeader64,
 };
-use object::read::elf::{ElfFile64, ElfSection64, FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
 use object::{
     Endianness, LittleEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable,
     RelocationTarget, SymbolKind,
@@ -144,9 +144,7 @@ fn relro(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
 fn linker_ranges(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
     elf.sections()
         .filter(|section| {
-            section.name().is_ok_and(|name| {
-                name == ".init" || name == ".fini" || name == ".plt" || name.starts_with(".plt.")
-            })
+            section.name().is_ok_and(|name| [".init", ".fini"].contains(&name) || is_plt(name))
         })
         .map(|section| {
             let start = section.address().wrapping_add(bias);
@@ -154,6 +152,11 @@ fn linker_ranges(elf: &Elf, bias: u64) -> Vec<Range<u64>> {
         })
         .take(MAX_PARTS)
         .collect()
+}
+
+/// Whether a section of this name has linkage stubs.
+fn is_plt(name: &str) -> bool {
+    name == ".plt" || name.starts_with(".plt.")
 }
 
 struct FoundSymbol {
@@ -387,10 +390,8 @@ fn read_relocations(elf: &Elf, module: &mut Module) {
     // into the segment of the code.
     for segment in &module.segments {
         let first = (segment.address.next_multiple_of(8) - segment.address) as usize;
-        for word in segment.bytes.get(first..).unwrap_or_default().chunks_exact(8) {
-            let mut value = [0; 8];
-            value.copy_from_slice(word);
-            let value = u64::from_le_bytes(value);
+        for word in segment.bytes.get(first..).unwrap_or_default().as_chunks::<8>().0 {
+            let value = u64::from_le_bytes(*word);
             pointers.push(value);
             pointers.push(module.to_address(value));
         }
@@ -413,10 +414,8 @@ fn packed_relocations<'a>(elf: &Elf<'a>) -> impl Iterator<Item = u64> + use<'a> 
 /// The linkage stubs (PLT): address and the slot that each jumps through.
 fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, u64> {
     let mut stubs = HashMap::new();
-    let is_table = |section: &ElfSection64<'_, '_, LittleEndian>| {
-        section.name().is_ok_and(|name| name == ".plt" || name.starts_with(".plt."))
-    };
-    for section in elf.sections().filter(is_table).take(MAX_PARTS) {
+    let tables = elf.sections().filter(|section| section.name().is_ok_and(is_plt));
+    for section in tables.take(MAX_PARTS) {
         let Ok(bytes) = section.data() else { continue };
         stubs.extend(stubs_in(bytes, module.to_address(section.address())));
     }
@@ -433,12 +432,9 @@ fn restartable(elf: &Elf, module: &Module) -> Vec<u64> {
         .flatten()
         .filter(|(offset, _)| range.contains(offset))
         .map(|(_, relocation)| module.to_address(relocation.addend().cast_unsigned()));
-    let written = section.data().unwrap_or_default().chunks_exact(8).filter_map(|word| {
-        let value = u64::from_le_bytes(word.try_into().ok()?);
-        let address = module.to_address(value);
-        module.is_executable(address).then_some(address)
-    });
-    relocated.chain(written).collect()
+    let words = section.data().unwrap_or_default().as_chunks::<8>().0.iter();
+    let written = words.map(|word| module.to_address(u64::from_le_bytes(*word)));
+    relocated.chain(written.filter(|address| module.is_executable(*address))).collect()
 }
 
 /// The type and the name of their descriptions, as in `sys/sdt.h` of SystemTap.
@@ -449,7 +445,7 @@ const NAME: &[u8] = b"stapsdt";
 const BASE: &str = ".stapsdt.base";
 
 /// The addresses of the static probes of a file that is loaded at `bias`.
-pub(super) fn static_probes(elf: &ElfFile64<'_, LittleEndian>, bias: u64) -> Vec<u64> {
+fn static_probes(elf: &Elf, bias: u64) -> Vec<u64> {
     let base = elf.section_by_name(BASE).map(|section| section.address());
     let (sections, data) = (elf.elf_section_table(), elf.data());
     let notes = sections.iter().filter_map(|section| section.notes(LittleEndian, data).ok()?);
@@ -474,7 +470,7 @@ fn address(description: &[u8], base: Option<u64>) -> Option<u64> {
 
 /// The stubs in a section with these bytes at `start`: the address that each is called at, and the slot that it
 /// jumps through.
-pub(super) fn stubs_in(bytes: &[u8], start: u64) -> Vec<(u64, u64)> {
+fn stubs_in(bytes: &[u8], start: u64) -> Vec<(u64, u64)> {
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let mut stubs = Vec::new();
     let mut first = None;

@@ -1,4 +1,4 @@
-//! Periods of sampling events that vary, so that what is sampled does not fall into step with them.
+//! Events that sample: periods that vary, so that what is sampled does not fall into step with them, and shared buffers.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -58,6 +58,15 @@ fn period(mean: Nanos, number: u32) -> Nanos {
     let place = (f64::from(number) * GOLDEN).fract();
     let relative_rate = 1.0 + SPREAD * (2.0 * place - 1.0);
     Nanos::from_nanos((mean.as_nanos() as f64 / relative_rate).round().max(1.0) as u64)
+}
+
+/// Lets an event write to the ring buffer of another event on the same CPU.
+pub fn share_buffer(counter: &Counter, of: &Counter) -> io::Result<()> {
+    // SAFETY: the argument is a file descriptor.
+    match unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), of.as_raw_fd()) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
