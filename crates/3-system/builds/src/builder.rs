@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use dbdyno_audit::Sizes;
 use dbdyno_units::{Bytes, Nanos, shell_quoted};
 
 use crate::bolt::{CachedBoltProfile, link_all};
@@ -18,7 +19,6 @@ use crate::build_dir::{self, CompileTime, Done};
 use crate::build_output::{Counter, Watch, from_log, is_compilation};
 use crate::build_record::DATABASE;
 use crate::command::{Counts, Step, Surroundings, clean_command, run_step};
-use crate::elf::BinarySizes;
 use crate::error::{Cause, StepFailure, cause_of, io_error, last_lines};
 use crate::profile::Profiling;
 use crate::recipe::{self, BuildPlan, RecipeInput};
@@ -510,8 +510,9 @@ impl Job<'_> {
         let artifact = source.system().artifact();
         let made = dirs.part.join(artifact);
         let content = fs::read(&made).map_err(io_error("reading", &made))?;
-        let sizes = BinarySizes::of(&content)
-            .map_err(|error| BuildError::unusable(request, artifact, error))?;
+        let unusable = |reason: String| BuildError::unusable(request, artifact, reason);
+        let sizes = Sizes::of(&content).map_err(unusable)?;
+        let missing = |what: &str| unusable(format!("no {what}"));
         let folder = self.cache.folder(fingerprint);
         let base = request.bolt.as_ref().map(|bolt| &bolt.base);
         let before = base.map(|base| base.commands.clone()).unwrap_or_default();
@@ -542,9 +543,9 @@ impl Job<'_> {
                 None => folder.clone(),
             },
             folder,
-            text_size: sizes.text,
+            text_size: sizes.text.ok_or_else(|| missing("section .text"))?,
             executable_size: sizes.executable,
-            stripped_size: sizes.stripped,
+            stripped_size: sizes.stripped.ok_or_else(|| missing("loadable segment"))?,
             file_size: sizes.file,
             compile_time: time_before + compile_time,
         })
