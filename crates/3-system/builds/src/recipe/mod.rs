@@ -10,7 +10,6 @@ mod postgresql;
 mod prerequisites;
 mod sqlite;
 
-use std::fmt;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -139,8 +138,6 @@ fn number_of(version: &str) -> (u32, u32) {
 pub(crate) const SERVER: &str = "server";
 
 pub(crate) struct Recipe {
-    /// The name used in experiment files and reports.
-    name: &'static str,
     title: &'static str,
     /// `None` for a library.
     pub(crate) server: Option<ServerSystem>,
@@ -177,11 +174,6 @@ impl System {
         }
     }
 
-    /// The name used in experiment files and reports.
-    pub const fn name(self) -> &'static str {
-        self.recipe().name
-    }
-
     pub const fn title(self) -> &'static str {
         self.recipe().title
     }
@@ -193,12 +185,6 @@ impl System {
 
     pub(crate) fn artifact(self) -> &'static Path {
         Path::new(self.recipe().artifact)
-    }
-}
-
-impl fmt::Display for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

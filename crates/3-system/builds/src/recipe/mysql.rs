@@ -18,8 +18,6 @@ use super::{
 use crate::RecipeOptions;
 use crate::command::Step;
 
-const PROGRAM: &str = "server/bin/mysqld";
-
 /// Prevents multiplications and additions from being fused, which changes results. MySQL's build
 /// system adds it if the compiler fuses them, but its check does not see the instruction set of the
 /// variant, which is in the flags of the build type.
@@ -29,10 +27,9 @@ const NO_FUSED_OPERATIONS: &str = "-ffp-contract=off";
 const IGNORED_LINKER: &str = "gold";
 
 pub(super) static RECIPE: Recipe = Recipe {
-    name: "mysql",
     title: "MySQL",
     server: Some(ServerSystem::MySql),
-    artifact: PROGRAM,
+    artifact: "server/bin/mysqld",
     version,
     march_flags: &[NO_FUSED_OPERATIONS],
     ignored_linker: Some(IGNORED_LINKER),

@@ -14,13 +14,10 @@ use super::{
 };
 use crate::command::{Counts, Step};
 
-const PROGRAM: &str = "server/bin/postgres";
-
 pub(super) static RECIPE: Recipe = Recipe {
-    name: "postgresql",
     title: "PostgreSQL",
     server: Some(ServerSystem::PostgreSql),
-    artifact: PROGRAM,
+    artifact: "server/bin/postgres",
     version,
     march_flags: &[],
     ignored_linker: None,

@@ -14,7 +14,6 @@ const OBJECT: &str = "sqlite3.o";
 const SOURCE: &str = "sqlite3.c";
 
 pub(super) static RECIPE: Recipe = Recipe {
-    name: "sqlite",
     title: "SQLite",
     server: None,
     artifact: LIBRARY,
