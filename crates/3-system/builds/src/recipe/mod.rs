@@ -18,7 +18,7 @@ use dbdyno_types::server::ServerSystem;
 
 use crate::build_record::depend_on_host;
 use crate::command::{Counts, Step};
-use crate::variant::{PackagingFlags, compile_flags, is_link_flag, link_flags};
+use crate::variant::{compile_flags, is_link_flag, link_flags};
 use crate::{Compiler, CompilerKind, RecipeOptions, System, Variant};
 
 pub use dbdyno_types::build::ConfigureTool;
@@ -26,8 +26,8 @@ pub use prerequisites::{Prerequisite, Probe};
 
 pub(crate) use prerequisites::provide;
 
-/// The flags of a recipe, without file names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Flags for compiling and linking, without file names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     pub compile: Vec<String>,
     pub link: Vec<String>,
@@ -195,7 +195,7 @@ pub fn flags(
     system: System,
     variant: &Variant,
     compiler: CompilerKind,
-    packaging: &PackagingFlags,
+    packaging: &Flags,
     lto_linker: &[String],
     extra: &[String],
 ) -> Flags {
@@ -298,6 +298,14 @@ fn compile_with_ninja(order: &RecipeInput<'_>, targets: &[&str]) -> Step {
     }
 }
 
+/// The command that installs into the staging directory.
+fn install_with(order: &RecipeInput<'_>, program: &str, args: &[&str]) -> Step {
+    Step {
+        env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
+        ..Step::new(format!("installing {}", order.inputs.system.title()), program, words(args))
+    }
+}
+
 /// The quoted string after `start` in the line of a file that starts with it.
 fn quoted(file: &Path, start: &str) -> Option<String> {
     quoted_in(&fs::read_to_string(file).ok()?, start).map(str::to_owned)
@@ -354,7 +362,7 @@ pub(crate) mod testing {
         extra: &[String],
     ) -> String {
         let compiler = compiler(kind);
-        let flags = flags(system, variant, kind, &PackagingFlags::default(), &[], extra);
+        let flags = flags(system, variant, kind, &Flags::default(), &[], extra);
         let plan = plan(&RecipeInput {
             inputs: Inputs {
                 system,
@@ -398,8 +406,7 @@ mod tests {
 
     #[test]
     fn distribution_flags_come_first() {
-        let packaging =
-            PackagingFlags { compile: words(&["-g", "-O2"]), link: words(&["-Wl,-z,relro"]) };
+        let packaging = Flags { compile: words(&["-g", "-O2"]), link: words(&["-Wl,-z,relro"]) };
         let variant = Variant::by_name("rel").unwrap();
         let extra = words(&["-fno-plt", "-Wl,-z,now"]);
         let kind = CompilerKind::Gcc;
@@ -416,7 +423,7 @@ mod tests {
             ..Variant::by_name("rel_lto").unwrap()
         };
         let linker = |variant: &Variant, extra: &[&str]| {
-            let packaging = PackagingFlags::default();
+            let packaging = Flags::default();
             let kind = CompilerKind::Clang;
             let all = flags(System::MariaDb, variant, kind, &packaging, &lld, &words(extra));
             all.linker().map(str::to_owned)

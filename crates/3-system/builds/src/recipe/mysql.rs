@@ -13,7 +13,7 @@ use dbdyno_types::server::ServerSystem;
 
 use super::{
     BuildPlan, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput, compile_with_ninja,
-    configure_with_cmake, number_of, words,
+    configure_with_cmake, install_with, number_of, words,
 };
 use crate::RecipeOptions;
 use crate::command::Step;
@@ -202,11 +202,7 @@ fn plan_in(order: &RecipeInput<'_>) -> BuildPlan {
         own.extend(SERVER_ONLY.iter().map(|(name, value)| format!("-D{name}={value}")));
         (TARGETS, Vec::new(), pieces(order))
     } else {
-        let install = Step {
-            env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
-            ..Step::new("installing MySQL", "ninja", vec!["install".to_owned()])
-        };
-        (&[][..], vec![install], Vec::new())
+        (&[][..], vec![install_with(order, "ninja", &["install"])], Vec::new())
     };
     BuildPlan {
         steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, targets)],
@@ -370,7 +366,7 @@ mod tests {
 
     #[test]
     fn flags_of_packages_come_from_the_variant_alone() {
-        let packaging = crate::variant::PackagingFlags {
+        let packaging = Flags {
             compile: vec!["-g".to_owned(), "-fstack-protector-strong".to_owned()],
             link: vec!["-Wl,-z,relro".to_owned()],
         };
