@@ -412,7 +412,7 @@ impl Job<'_> {
         status: ExitStatus,
         mut log: Log,
     ) -> BuildError {
-        let message = log.message();
+        let message = log.from(log.output_start).unwrap_or_default();
         let cause = cause_of(status, &message);
         if cause == Cause::DiskFull {
             // Not worth keeping the log on a full disk.
@@ -485,7 +485,7 @@ impl Job<'_> {
                     Some(_) => tree.clone(),
                     None => self.cache.folder(fingerprint),
                 };
-                let text = log.all()?;
+                let text = log.from(0)?;
                 let text = text.replace("\n$ ", "\n");
                 let text = text.strip_prefix("$ ").unwrap_or(&text);
                 let entries = from_log(text, compiler, &start);
@@ -608,16 +608,7 @@ impl Log {
         Ok(())
     }
 
-    /// The output of the last command; empty if it cannot be read.
-    fn message(&mut self) -> String {
-        self.from(self.output_start).unwrap_or_default()
-    }
-
-    /// All commands and their output.
-    fn all(&mut self) -> io::Result<String> {
-        self.from(0)
-    }
-
+    /// The commands and their output from this position on.
     fn from(&mut self, start: u64) -> io::Result<String> {
         let mut output = Vec::new();
         self.file.seek(SeekFrom::Start(start))?;
