@@ -201,8 +201,7 @@ fn numbers_by_name(rows: Vec<Vec<Option<String>>>) -> Vec<(String, u64)> {
 }
 
 fn failed(doing: impl Into<String>, message: impl Into<String>) -> Error {
-    let (doing, message) = (doing.into(), message.into());
-    Error { doing, message, code: None, kind: ErrorKind::Statement }
+    Error::new(ErrorKind::Statement, doing, message)
 }
 
 /// The error of a query that should return a number.
@@ -212,7 +211,7 @@ fn not_a_number(sql: &str, text: &str) -> Error {
 
 /// The error of a state that was not reached in time.
 fn busy(doing: &str, message: String) -> Error {
-    Error { kind: ErrorKind::Busy, ..failed(doing, message) }
+    Error::new(ErrorKind::Busy, doing, message)
 }
 
 /// Polls until nothing is left; `left` says what is.
