@@ -193,11 +193,7 @@ fn column(connection: &mut impl Connection, sql: &str) -> Result<Vec<String>, Er
 
 /// The rows of a name and a whole number, without others.
 fn numbers_by_name(rows: Vec<Vec<Option<String>>>) -> Vec<(String, u64)> {
-    let number = |row: Vec<Option<String>>| {
-        let mut row = row.into_iter();
-        Some((row.next()??, row.next()??.parse().ok()?))
-    };
-    rows.into_iter().filter_map(number).collect()
+    pairs(rows).filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
 }
 
 fn failed(doing: impl Into<String>, message: impl Into<String>) -> Error {
