@@ -89,7 +89,7 @@ impl Builder {
             let job = Job { cache: &cache, cancel: &self.cancel, prepared, jobs, progress };
             let outcome = job.run();
             if let Err(error) = &outcome {
-                progress(Event::Failed { request: prepared.request, error });
+                progress(Event::Failed(prepared.request, error));
             }
             // Each index is used once.
             let _ = outcomes[at].set(outcome);
@@ -144,7 +144,7 @@ impl Builder {
                     outcome_of(prepared).unwrap_or_else(|| Err(BuildError::cancelled(request)))
                 }
                 Err(error) => {
-                    progress(Event::Failed { request, error });
+                    progress(Event::Failed(request, error));
                     Err(error.clone())
                 }
             })
@@ -197,7 +197,7 @@ impl Job<'_> {
         let making = match self.cache.build(fingerprint).lookup(&Query {
             check: &|build: &mut Build, folder: &Path| build.adapt(fingerprint, folder),
             cancel: self.cancel,
-            on_wait: &|| (self.progress)(Event::Waiting { request }),
+            on_wait: &|| (self.progress)(Event::Waiting(request)),
             on_invalid: &|_| {},
         })? {
             // It was completed by another process before the lock was acquired.
@@ -206,9 +206,9 @@ impl Job<'_> {
             Lookup::Missing(making) => making,
         };
         tracing::info!(%request, "building");
-        (self.progress)(Event::Started { request });
+        (self.progress)(Event::Started(request));
         let build = self.make(&making)?;
-        (self.progress)(Event::Finished { request, time: build.compile_time });
+        (self.progress)(Event::Finished(request, build.compile_time));
         Ok(build)
     }
 
@@ -220,7 +220,7 @@ impl Job<'_> {
     fn reuse(&self, build: Build) -> Build {
         self.cache.note_use(&build.fingerprint);
         tracing::info!(request = %self.prepared.request, "using a cached build");
-        (self.progress)(Event::Cached { request: self.prepared.request });
+        (self.progress)(Event::Cached(self.prepared.request));
         build
     }
 
@@ -235,7 +235,7 @@ impl Job<'_> {
             check_reach(self.cache.root())?;
         }
         let needs = recipe::needs(&request.inputs(flags));
-        let report = |what: String| (self.progress)(Event::Preparing { request, what: &what });
+        let report = |what: String| (self.progress)(Event::Preparing(request, &what));
         recipe::provide(system, &needs, &request.compiler, &report)
     }
 

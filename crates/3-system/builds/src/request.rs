@@ -76,18 +76,11 @@ impl fmt::Display for Request {
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// Another dbdyno process is making this build; this one waits for it.
-    Waiting {
-        request: &'a Request,
-    },
+    Waiting(&'a Request),
     /// The compiler starts.
-    Started {
-        request: &'a Request,
-    },
+    Started(&'a Request),
     /// Preparation before compiling, such as installing build dependencies.
-    Preparing {
-        request: &'a Request,
-        what: &'a str,
-    },
+    Preparing(&'a Request, &'a str),
     Progress {
         request: &'a Request,
         /// The step, such as `compiling src/backend`.
@@ -97,17 +90,9 @@ pub enum Event<'a> {
         /// All commands of this step.
         of: usize,
     },
-    Cached {
-        request: &'a Request,
-    },
-    Finished {
-        request: &'a Request,
-        time: Nanos,
-    },
-    Failed {
-        request: &'a Request,
-        error: &'a BuildError,
-    },
+    Cached(&'a Request),
+    Finished(&'a Request, Nanos),
+    Failed(&'a Request, &'a BuildError),
 }
 
 /// A receiver of events, called from several threads.
