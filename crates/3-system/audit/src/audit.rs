@@ -51,18 +51,6 @@ impl Audit {
             functions.map(move |function| (binary, function))
         })
     }
-
-    /// The number of findings of one severity per check.
-    pub fn counts(&self, severity: Severity) -> Vec<(Check, usize)> {
-        let mut counts: Vec<(Check, usize)> = Vec::new();
-        for finding in self.findings.iter().filter(|finding| finding.severity == severity) {
-            match counts.iter_mut().find(|(check, _)| *check == finding.check) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((finding.check, 1)),
-            }
-        }
-        counts
-    }
 }
 
 /// One compiled source file: an object, a member of an archive, or a unit of a linked file.
@@ -108,7 +96,7 @@ impl ObjectRecord {
 
     /// Whether its flags can be checked; not for assembled files.
     pub fn is_checked(&self) -> bool {
-        self.effective.compiler.as_ref().is_none_or(|compiler| compiler.family.is_checked())
+        self.effective.is_checked()
     }
 }
 

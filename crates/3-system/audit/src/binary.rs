@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use dbdyno_types::words;
 use dbdyno_units::{Bytes, LimitedText, Share};
 use serde::{Deserialize, Serialize};
 
@@ -91,24 +92,14 @@ pub struct Protections {
     pub assertions: bool,
 }
 
-/// Which address tables are read-only after loading (RELRO).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Relro {
-    None,
-    /// Some: functions are still resolved at their first call.
-    Partial,
-    /// All: every function is resolved at startup (`-z now`).
-    Full,
-}
-
-impl fmt::Display for Relro {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::None => "none",
-            Self::Partial => "partial",
-            Self::Full => "full",
-        })
+words! {
+    /// Which address tables are read-only after loading (RELRO).
+    Relro {
+        None = "none",
+        /// Some: functions are still resolved at their first call.
+        Partial = "partial",
+        /// All: every function is resolved at startup (`-z now`).
+        Full = "full",
     }
 }
 

@@ -322,8 +322,7 @@ impl<'a> Assembly<'a> {
                 let source = full_source(&unit);
                 let requested = database.and_then(|database| {
                     let member = unit.member.as_deref();
-                    let index = database.find(&real_root.join(&file), member, source.as_deref())?;
-                    Some(database.command(index))
+                    database.find(&real_root.join(&file), member, source.as_deref())
                 });
                 record(file, unit, source, requested, &sources, &mut sets)
             })

@@ -111,14 +111,14 @@ impl Database {
         self.entries.len()
     }
 
-    /// The index of the command for an object: by its full path; otherwise, if only one matches, by
+    /// The command for an object: by its full path; otherwise, if only one matches, by
     /// its source file or by the name of an archive member.
     pub(crate) fn find(
         &self,
         object: &Path,
         member: Option<&str>,
         source: Option<&str>,
-    ) -> Option<usize> {
+    ) -> Option<&CompileCommand> {
         let only = |found: Option<&Vec<usize>>| match found?.as_slice() {
             [one] => Some(*one),
             _ => None,
@@ -127,11 +127,8 @@ impl Database {
             None => self.by_output.get(object).copied(),
             Some(member) => only(self.by_name.get(member)),
         };
-        by_output.or_else(|| only(self.by_source.get(Path::new(source?))))
-    }
-
-    pub(crate) fn command(&self, index: usize) -> &CompileCommand {
-        &self.entries[index]
+        let index = by_output.or_else(|| only(self.by_source.get(Path::new(source?))));
+        index.map(|index| &self.entries[index])
     }
 }
 
@@ -195,12 +192,13 @@ mod tests {
     fn finds_commands_by_output_member_and_source() {
         let database = Database::parse(TWO.as_bytes()).unwrap();
         assert_eq!(database.len(), 2);
-        let find = |object: &str, member, source| database.find(Path::new(object), member, source);
-        assert_eq!(find("/b/a.o", None, None), Some(0));
-        assert_eq!(find("/b/lib.a", Some("b.o"), None), Some(1));
-        assert_eq!(find("/other/x.o", None, Some("/s/a.c")), Some(0));
+        let find = |object: &str, member, source| {
+            Some(database.find(Path::new(object), member, source)?.flags[0].as_str())
+        };
+        assert_eq!(find("/b/a.o", None, None), Some("-DX=a b"));
+        assert_eq!(find("/b/lib.a", Some("b.o"), None), Some("-O3"));
+        assert_eq!(find("/other/x.o", None, Some("/s/a.c")), Some("-DX=a b"));
         assert_eq!(find("/other/x.o", None, Some("/s/c.c")), None);
-        assert_eq!(database.command(0).flags[0], "-DX=a b");
     }
 
     #[test]
@@ -220,8 +218,8 @@ mod tests {
         Fuzz::new(vec![TWO.into()]).words(&words).cases(512).run(|text| {
             let Ok(database) = Database::parse(text) else { return };
             for (object, member) in [("/b/a.o", None), ("/b/lib.a", Some("b.o"))] {
-                if let Some(index) = database.find(Path::new(object), member, Some("/s/a.c")) {
-                    assert!(database.command(index).flags.len() <= text.len());
+                if let Some(command) = database.find(Path::new(object), member, Some("/s/a.c")) {
+                    assert!(command.flags.len() <= text.len());
                 }
             }
         });

@@ -39,6 +39,13 @@ pub struct Effective {
     pub profile: Option<Profile>,
 }
 
+impl Effective {
+    /// Whether they can be checked; not those of assembled files.
+    pub fn is_checked(&self) -> bool {
+        self.compiler.as_ref().is_none_or(|compiler| compiler.family.is_checked())
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RecordedCompiler {
     pub family: Family,

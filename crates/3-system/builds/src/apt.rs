@@ -40,13 +40,6 @@ impl Lists {
             Self::Packages | Self::OriginalPackages => format!("{suite}-packages"),
         }
     }
-
-    const fn what(self) -> &'static str {
-        match self {
-            Self::Sources => "updating the list of source packages",
-            Self::Packages | Self::OriginalPackages => "updating the list of packages",
-        }
-    }
 }
 
 /// apt with lists of its own of one suite.
@@ -82,13 +75,13 @@ impl<'a> Apt<'a> {
             open_folder(&folder).map_err(io_error("creating", &folder))?;
         }
         let mut options = Vec::new();
-        let kind = match lists {
-            Lists::Sources => "deb-src",
+        let (kind, updating) = match lists {
+            Lists::Sources => ("deb-src", "updating the list of source packages"),
             Lists::Packages | Lists::OriginalPackages => {
                 let asking = "asking for the architecture";
                 let of = fetching.run(DPKG, asking, fetching.part, &["--print-architecture"])?;
                 options.push(format!("arch={}", of.trim()));
-                "deb"
+                ("deb", "updating the list of packages")
             }
         };
         if Path::new(KEYS).is_file() {
@@ -103,7 +96,7 @@ impl<'a> Apt<'a> {
         write("apt.conf", &configuration(&home))?;
         let apt = Self { fetching, config: home.join("apt.conf").to_string_lossy().into_owned() };
         (fetching.report)(format!("querying Debian for {}", fetching.origin));
-        let updated = apt.run(GET, lists.what(), fetching.part, &["--error-on=any", "update"]);
+        let updated = apt.run(GET, updating, fetching.part, &["--error-on=any", "update"]);
         updated.map_err(|error| explain_suite(error, suite))?;
         Ok(apt)
     }

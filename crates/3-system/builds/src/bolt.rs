@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use dbdyno_audit::{AuditError, Expected};
+use dbdyno_audit::Expected;
 use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -139,8 +139,9 @@ impl Bolt {
 /// The symbols of functions that start a hardware transaction. Splitting such a function made
 /// MariaDB use nearly twice the CPU time for the same queries: transactions became long enough to
 /// be interrupted.
-fn transactional(program: &Path) -> Result<Vec<String>, AuditError> {
-    let audit = dbdyno_audit::binary(program, None, &Expected::default())?;
+fn transactional(base: &Build) -> Result<Vec<String>, BuildError> {
+    let audit = dbdyno_audit::binary(&base.artifact, None, &Expected::default())
+        .map_err(|error| BuildError::unusable(base, &base.artifact, error))?;
     let names = audit.transactional().filter_map(|(_, function)| function.name.clone());
     let mut names: Vec<String> = names.collect();
     names.sort_unstable();
@@ -328,7 +329,7 @@ impl CollectionLock {
             artifact: raw.join(base.system.artifact()),
             ..base.clone()
         };
-        let left_alone = transactional_of(base)?;
+        let left_alone = transactional(base)?;
         let (base, bolt) = (base.clone(), bolt.clone());
         let mut collecting =
             BoltCollection { lock: self, raw, counts, base, bolt, instrumented, left_alone };
@@ -350,7 +351,7 @@ impl CollectionLock {
         let (alone, made) = (raw.join(ALONE), raw.join("laid-out"));
         let arguments = bolt.lay_out(&base.artifact, &made, &data, &alone, false);
         let trial = Trial { bolt, base, arguments: &arguments, folder: &raw, made: &made };
-        let Some(left_alone) = trial.run(transactional_of(base)?, cancel)? else {
+        let Some(left_alone) = trial.run(transactional(base)?, cancel)? else {
             return Ok(None);
         };
         let samples = Some((sampled.samples, sampled.for_live.as_str()));
@@ -457,11 +458,6 @@ impl BoltCollection {
         self.counts.empty()?;
         Ok(true)
     }
-}
-
-fn transactional_of(base: &Build) -> Result<Vec<String>, BuildError> {
-    let names = transactional(&base.artifact);
-    names.map_err(|error| BuildError::unusable(base, &base.artifact, error))
 }
 
 /// A run of BOLT, repeated with more skipped functions if necessary.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use dbdyno_types::build::ConfigureTool;
 use dbdyno_types::server::ServerSystem;
+use dbdyno_types::words;
 use dbdyno_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -32,15 +33,15 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// A database program that dbdyno can compile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum System {
-    Sqlite,
-    PostgreSql,
-    MariaDb,
-    /// The servers of MySQL and of its forks with the same build system.
-    MySql,
+words! {
+    /// A database program that dbdyno can compile, with its name in experiment files and reports.
+    System {
+        Sqlite = "sqlite",
+        PostgreSql = "postgresql",
+        MariaDb = "mariadb",
+        /// The servers of MySQL and of its forks with the same build system.
+        MySql = "mysql",
+    }
 }
 
 impl From<ServerSystem> for System {
@@ -53,20 +54,11 @@ impl From<ServerSystem> for System {
     }
 }
 
-/// A compiler family; it determines the spelling of flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CompilerKind {
-    Gcc,
-    Clang,
-}
-
-impl fmt::Display for CompilerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Gcc => "gcc",
-            Self::Clang => "clang",
-        })
+words! {
+    /// A compiler family; it determines the spelling of flags.
+    CompilerKind {
+        Gcc = "gcc",
+        Clang = "clang",
     }
 }
 

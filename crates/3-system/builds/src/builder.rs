@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use dbdyno_audit::Sizes;
 use dbdyno_units::{Bytes, Nanos, shell_quoted};
 
 use crate::bolt::{CachedBoltProfile, link_all};
@@ -18,7 +19,6 @@ use crate::build_dir::{self, CompileTime, Done};
 use crate::build_output::{Counter, Watch, from_log, is_compilation};
 use crate::build_record::DATABASE;
 use crate::command::{Counts, Step, Surroundings, clean_command, run_step};
-use crate::elf::BinarySizes;
 use crate::error::{Cause, StepFailure, cause_of, io_error, last_lines};
 use crate::profile::Profiling;
 use crate::recipe::{self, BuildPlan, RecipeInput};
@@ -89,7 +89,7 @@ impl Builder {
             let job = Job { cache: &cache, cancel: &self.cancel, prepared, jobs, progress };
             let outcome = job.run();
             if let Err(error) = &outcome {
-                progress(Event::Failed { request: prepared.request, error });
+                progress(Event::Failed(prepared.request, error));
             }
             // Each index is used once.
             let _ = outcomes[at].set(outcome);
@@ -144,7 +144,7 @@ impl Builder {
                     outcome_of(prepared).unwrap_or_else(|| Err(BuildError::cancelled(request)))
                 }
                 Err(error) => {
-                    progress(Event::Failed { request, error });
+                    progress(Event::Failed(request, error));
                     Err(error.clone())
                 }
             })
@@ -197,7 +197,7 @@ impl Job<'_> {
         let making = match self.cache.build(fingerprint).lookup(&Query {
             check: &|build: &mut Build, folder: &Path| build.adapt(fingerprint, folder),
             cancel: self.cancel,
-            on_wait: &|| (self.progress)(Event::Waiting { request }),
+            on_wait: &|| (self.progress)(Event::Waiting(request)),
             on_invalid: &|_| {},
         })? {
             // It was completed by another process before the lock was acquired.
@@ -206,9 +206,9 @@ impl Job<'_> {
             Lookup::Missing(making) => making,
         };
         tracing::info!(%request, "building");
-        (self.progress)(Event::Started { request });
+        (self.progress)(Event::Started(request));
         let build = self.make(&making)?;
-        (self.progress)(Event::Finished { request, time: build.compile_time });
+        (self.progress)(Event::Finished(request, build.compile_time));
         Ok(build)
     }
 
@@ -220,7 +220,7 @@ impl Job<'_> {
     fn reuse(&self, build: Build) -> Build {
         self.cache.note_use(&build.fingerprint);
         tracing::info!(request = %self.prepared.request, "using a cached build");
-        (self.progress)(Event::Cached { request: self.prepared.request });
+        (self.progress)(Event::Cached(self.prepared.request));
         build
     }
 
@@ -235,7 +235,7 @@ impl Job<'_> {
             check_reach(self.cache.root())?;
         }
         let needs = recipe::needs(&request.inputs(flags));
-        let report = |what: String| (self.progress)(Event::Preparing { request, what: &what });
+        let report = |what: String| (self.progress)(Event::Preparing(request, &what));
         recipe::provide(system, &needs, &request.compiler, &report)
     }
 
@@ -412,7 +412,7 @@ impl Job<'_> {
         status: ExitStatus,
         mut log: Log,
     ) -> BuildError {
-        let message = log.message();
+        let message = log.from(log.output_start).unwrap_or_default();
         let cause = cause_of(status, &message);
         if cause == Cause::DiskFull {
             // Not worth keeping the log on a full disk.
@@ -485,7 +485,7 @@ impl Job<'_> {
                     Some(_) => tree.clone(),
                     None => self.cache.folder(fingerprint),
                 };
-                let text = log.all()?;
+                let text = log.from(0)?;
                 let text = text.replace("\n$ ", "\n");
                 let text = text.strip_prefix("$ ").unwrap_or(&text);
                 let entries = from_log(text, compiler, &start);
@@ -510,8 +510,9 @@ impl Job<'_> {
         let artifact = source.system().artifact();
         let made = dirs.part.join(artifact);
         let content = fs::read(&made).map_err(io_error("reading", &made))?;
-        let sizes = BinarySizes::of(&content)
-            .map_err(|error| BuildError::unusable(request, artifact, error))?;
+        let unusable = |reason: String| BuildError::unusable(request, artifact, reason);
+        let sizes = Sizes::of(&content).map_err(unusable)?;
+        let missing = |what: &str| unusable(format!("no {what}"));
         let folder = self.cache.folder(fingerprint);
         let base = request.bolt.as_ref().map(|bolt| &bolt.base);
         let before = base.map(|base| base.commands.clone()).unwrap_or_default();
@@ -542,9 +543,9 @@ impl Job<'_> {
                 None => folder.clone(),
             },
             folder,
-            text_size: sizes.text,
+            text_size: sizes.text.ok_or_else(|| missing("section .text"))?,
             executable_size: sizes.executable,
-            stripped_size: sizes.stripped,
+            stripped_size: sizes.stripped.ok_or_else(|| missing("loadable segment"))?,
             file_size: sizes.file,
             compile_time: time_before + compile_time,
         })
@@ -607,16 +608,7 @@ impl Log {
         Ok(())
     }
 
-    /// The output of the last command; empty if it cannot be read.
-    fn message(&mut self) -> String {
-        self.from(self.output_start).unwrap_or_default()
-    }
-
-    /// All commands and their output.
-    fn all(&mut self) -> io::Result<String> {
-        self.from(0)
-    }
-
+    /// The commands and their output from this position on.
     fn from(&mut self, start: u64) -> io::Result<String> {
         let mut output = Vec::new();
         self.file.seek(SeekFrom::Start(start))?;

@@ -160,18 +160,19 @@ impl CompilerKind {
     /// The parts of a program's name before and after the family's name, such as target and
     /// version.
     fn split_name(self, name: &str) -> Option<(&str, &str)> {
-        name.split_once(match self {
-            Self::Gcc => "gcc",
-            Self::Clang => "clang",
-        })
+        name.split_once(self.name())
     }
 }
 
 impl CompilerUsed {
     /// The instruction set that it compiles for by default, by its name for `-march`; `None` if it does not tell, or
-    /// is not installed any more.
+    /// is not installed any more. Distributions configure it: Red Hat's is `x86-64-v2`.
     pub fn default_march(&self) -> Option<String> {
-        default_march(self.name, &self.path)
+        let text = match self.name {
+            CompilerKind::Gcc => output_of(&self.path, &["-Q", "--help=target"]).ok()?,
+            CompilerKind::Clang => return None,
+        };
+        parse_march(&text)
     }
 
     pub(crate) fn locate(&self) -> Compiler {
@@ -361,16 +362,6 @@ impl Drop for TrialFolder {
     }
 }
 
-/// The instruction set that a gcc compiles for by default, by its name for `-march`; `None` if it does not tell.
-/// Distributions configure it: Red Hat's is `x86-64-v2`.
-pub(crate) fn default_march(kind: CompilerKind, path: &Path) -> Option<String> {
-    let text = match kind {
-        CompilerKind::Gcc => output_of(path, &["-Q", "--help=target"]).ok()?,
-        CompilerKind::Clang => return None,
-    };
-    parse_march(&text)
-}
-
 fn parse_march(help: &str) -> Option<String> {
     let value = help.lines().find_map(|line| line.trim_start().strip_prefix("-march="))?;
     // Without a value, some versions show `-march=ARCH`.
@@ -547,7 +538,8 @@ mod tests {
 
     #[test]
     fn default_of_gcc_is_known() {
-        assert!(default_march(CompilerKind::Gcc, Path::new("/usr/bin/gcc")).is_some());
+        let gcc = CompilerUsed::from(&Compiler::find("gcc").unwrap());
+        assert!(gcc.default_march().is_some());
     }
 
     const GCC: &str = "#define __SSP_STRONG__ 3\n#define __GNUC_MINOR__ 2\n#define __GNUC__ 12\n\

@@ -1,6 +1,5 @@
 //! Fetching of sources and releases with tools.
 
-use std::env;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
@@ -13,9 +12,10 @@ use serde::de::DeserializeOwned;
 
 use crate::archive::{self, TAR};
 use crate::command::{Running, network_command, quote_command, wait};
+use crate::compiler::is_installed;
 use crate::download::{Access, CURL, Checksum, Download, verified};
 use crate::error::{io_error, last_lines};
-use crate::store::{Check, Entry, Held, Lock, Lookup, Query, Sharing};
+use crate::store::{Check, Entry, Held, Lock, Lookup, Query, Sharing, listed};
 use crate::{BuildError, Cache, ProblemKind, Sha256, trusted_tree};
 
 /// The context of fetching one source or release.
@@ -45,8 +45,7 @@ impl Tool {
     }
 
     pub(crate) fn is_installed(&self) -> bool {
-        let path = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&path).any(|folder| folder.join(self.program).is_file())
+        is_installed(self.program)
     }
 
     /// The error of starting it for a purpose.
@@ -299,8 +298,7 @@ fn is_url(location: &str) -> bool {
 /// The only directory at the top level of an archive; if there is not exactly one, the archive
 /// itself.
 fn only_folder(inside: &Path) -> PathBuf {
-    let entries = fs::read_dir(inside).into_iter().flatten().flatten();
-    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let paths: Vec<PathBuf> = listed(inside).collect();
     match &paths[..] {
         [only] if only.is_dir() && !only.is_symlink() => only.clone(),
         _ => inside.to_owned(),

@@ -10,7 +10,7 @@ use dbdyno_units::Bytes;
 use crate::cache::{entries, name, read_build};
 use crate::profile::trained_on_in;
 use crate::release::describe;
-use crate::store::{Kind, Lock, remove_whole};
+use crate::store::{Kind, Lock, listed, remove_whole};
 use crate::trusted_tree::open_folder;
 use crate::{Build, Cache, Fingerprint};
 
@@ -92,10 +92,8 @@ impl Cache {
         let _lock = match lock {
             Some(path) => {
                 open_folder(path.parent().unwrap_or(self.root()))?;
-                match Lock::try_now(&path)? {
-                    Some(lock) => Some(lock),
-                    None => return Ok(false),
-                }
+                let Some(lock) = Lock::try_now(&path)? else { return Ok(false) };
+                Some(lock)
             }
             None => None,
         };
@@ -162,6 +160,5 @@ fn size(path: &Path) -> u64 {
     if !meta.is_dir() {
         return own;
     }
-    let inner = fs::read_dir(path).into_iter().flatten().flatten();
-    own + inner.map(|entry| size(&entry.path())).sum::<u64>()
+    own + listed(path).map(|path| size(&path)).sum::<u64>()
 }

@@ -15,7 +15,7 @@ use crate::bolt::CachedBoltProfile;
 use crate::error::io_error;
 use crate::profile::{Profiling, SampleTools, find_profdata};
 use crate::recipe::{self, Flags, Inputs, RecipeInput};
-use crate::variant::{PackagingFlags, compile_flags};
+use crate::variant::{compile_flags, packaging_flags};
 use crate::{
     BuildError, Compiler, CompilerKind, Fingerprint, ProblemKind, RecipeOptions, Sha256, Source,
     Variant,
@@ -76,18 +76,11 @@ impl fmt::Display for Request {
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// Another dbdyno process is making this build; this one waits for it.
-    Waiting {
-        request: &'a Request,
-    },
+    Waiting(&'a Request),
     /// The compiler starts.
-    Started {
-        request: &'a Request,
-    },
+    Started(&'a Request),
     /// Preparation before compiling, such as installing build dependencies.
-    Preparing {
-        request: &'a Request,
-        what: &'a str,
-    },
+    Preparing(&'a Request, &'a str),
     Progress {
         request: &'a Request,
         /// The step, such as `compiling src/backend`.
@@ -97,17 +90,9 @@ pub enum Event<'a> {
         /// All commands of this step.
         of: usize,
     },
-    Cached {
-        request: &'a Request,
-    },
-    Finished {
-        request: &'a Request,
-        time: Nanos,
-    },
-    Failed {
-        request: &'a Request,
-        error: &'a BuildError,
-    },
+    Cached(&'a Request),
+    Finished(&'a Request, Nanos),
+    Failed(&'a Request, &'a BuildError),
 }
 
 /// A receiver of events, called from several threads.
@@ -220,7 +205,7 @@ pub(crate) fn prepare_all(requests: &[Request]) -> Vec<Result<Prepared<'_>, Buil
             flags.or_insert_with(|| compiler.lto_linker()).clone()
         };
         let mut prepare = || {
-            let packaging = PackagingFlags::query(variant.packaging, compiler.kind)?;
+            let packaging = packaging_flags(variant.packaging, compiler.kind)?;
             let linker = lto_linker(&requested(&packaging, variant, compiler))?;
             prepare_one(request, &packaging, &linker)
         };
@@ -230,7 +215,7 @@ pub(crate) fn prepare_all(requests: &[Request]) -> Vec<Result<Prepared<'_>, Buil
 }
 
 /// The flags of a variant with those of its packaging.
-fn requested(packaging: &PackagingFlags, variant: &Variant, compiler: &Compiler) -> Vec<String> {
+fn requested(packaging: &Flags, variant: &Variant, compiler: &Compiler) -> Vec<String> {
     [&packaging.compile[..], &compile_flags(variant, compiler.kind)].concat()
 }
 
@@ -242,7 +227,7 @@ pub fn check_compiler(
     extra_flags: &[String],
 ) -> Result<(), BuildError> {
     check_profile_tools(compiler, variant.pgo)?;
-    let packaging = PackagingFlags::query(variant.packaging, compiler.kind)?;
+    let packaging = packaging_flags(variant.packaging, compiler.kind)?;
     let flags = requested(&packaging, variant, compiler);
     if recipe::requests_lto(flags.iter().chain(extra_flags).map(String::as_str)) {
         compiler.lto_linker()?;
@@ -261,7 +246,7 @@ pub fn check_profile_tools(compiler: &Compiler, pgo: Pgo) -> Result<(), BuildErr
 
 fn prepare_one<'a>(
     request: &'a Request,
-    packaging: &PackagingFlags,
+    packaging: &Flags,
     lto_linker: &[String],
 ) -> Result<Prepared<'a>, BuildError> {
     let Request { source, variant, compiler, extra_flags, profiling, bolt, .. } = request;

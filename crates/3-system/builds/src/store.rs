@@ -341,7 +341,7 @@ impl Lock {
 
     /// One attempt; `None` if another holder has it in a conflicting mode.
     fn try_as(path: &Path, sharing: Sharing) -> io::Result<Option<Self>> {
-        let file = open(path)?;
+        let file = File::options().read(true).append(true).create(true).open(path)?;
         let locked = match sharing {
             Sharing::Exclusive => file.try_lock(),
             Sharing::Shared => file.try_lock_shared(),
@@ -388,10 +388,6 @@ impl Lock {
     pub(crate) fn as_stdin(&self) -> io::Result<Stdio> {
         Ok(self.0.try_clone()?.into())
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    File::options().read(true).append(true).create(true).open(path)
 }
 
 #[cfg(test)]

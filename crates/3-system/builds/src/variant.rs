@@ -7,6 +7,7 @@ use std::process::Stdio;
 use dbdyno_types::build::{Hardening, Lto, Packaging, Variant};
 
 use crate::command::clean_command;
+use crate::recipe::Flags;
 use crate::{BuildError, CompilerKind};
 
 /// Prevents gcc from splitting functions: BOLT requires complete functions, and splits them itself.
@@ -96,29 +97,24 @@ const fn hardening_flags(hardening: Hardening) -> &'static [&'static str] {
     }
 }
 
-/// The distribution's flags for compiling and linking.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PackagingFlags {
-    pub compile: Vec<String>,
-    pub link: Vec<String>,
-}
-
 const PROGRAM: &str = "dpkg-buildflags";
 
-impl PackagingFlags {
-    pub(crate) fn query(packaging: Packaging, compiler: CompilerKind) -> Result<Self, BuildError> {
-        let lto = match packaging {
-            Packaging::None => return Ok(Self::default()),
-            Packaging::Flags => false,
-            Packaging::FlagsWithLto => true,
-        };
-        let get = |what: &str| query_variable(what, lto);
-        let compile = [get("CPPFLAGS")?, get("CFLAGS")?].join(" ");
-        Ok(Self {
-            compile: usable(&compile, compiler, false),
-            link: usable(&get("LDFLAGS")?, compiler, true),
-        })
-    }
+/// The distribution's flags.
+pub(crate) fn packaging_flags(
+    packaging: Packaging,
+    compiler: CompilerKind,
+) -> Result<Flags, BuildError> {
+    let lto = match packaging {
+        Packaging::None => return Ok(Flags::default()),
+        Packaging::Flags => false,
+        Packaging::FlagsWithLto => true,
+    };
+    let get = |what: &str| query_variable(what, lto);
+    let compile = [get("CPPFLAGS")?, get("CFLAGS")?].join(" ");
+    Ok(Flags {
+        compile: usable(&compile, compiler, false),
+        link: usable(&get("LDFLAGS")?, compiler, true),
+    })
 }
 
 fn query_variable(what: &str, lto: bool) -> Result<String, BuildError> {

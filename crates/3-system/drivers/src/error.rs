@@ -16,6 +16,11 @@ pub struct Error {
 }
 
 impl Error {
+    /// An error that no system has a code for.
+    pub fn new(kind: ErrorKind, doing: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { doing: doing.into(), message: message.into(), code: None, kind }
+    }
+
     pub fn has_number(&self, number: i32) -> bool {
         self.code.and_then(ErrorCode::number) == Some(number)
     }

@@ -43,12 +43,8 @@ pub trait Connection {
     /// A statement of SQL text that is executed as it is, without preparing it, replacing the last one. The rows
     /// of its next execution are kept for [`Self::take_rows`], unless they have more than 64 MiB.
     fn text_statement(&mut self, sql: &[u8]) -> Result<StatementId, Error> {
-        Err(Error {
-            doing: error::executing(sql),
-            message: "SQL text is not supported on this connection".to_owned(),
-            code: None,
-            kind: ErrorKind::Statement,
-        })
+        let message = "SQL text is not supported on this connection";
+        Err(Error::new(ErrorKind::Statement, error::executing(sql), message))
     }
 
     /// The result of the last execution. If that was text of several statements, it is the first one's on MariaDB
@@ -79,8 +75,10 @@ pub trait Connection {
     fn close_statements(&mut self);
 
     /// Number of times the driver retried a statement because of another connection's lock, since the
-    /// connection was opened.
-    fn busy_retries(&self) -> u64;
+    /// connection was opened. Servers wait for locks themselves.
+    fn busy_retries(&self) -> u64 {
+        0
+    }
 }
 
 /// A connection that can send a request without waiting for the answer, so that one thread can drive

@@ -116,11 +116,9 @@ pub struct Library {
 
 impl Library {
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let failed = |error: libloading::Error| Error {
-            doing: format!("loading SQLite from {}", path.display()),
-            message: error.to_string(),
-            code: None,
-            kind: ErrorKind::Storage,
+        let failed = |error: libloading::Error| {
+            let doing = format!("loading SQLite from {}", path.display());
+            Error::new(ErrorKind::Storage, doing, error.to_string())
         };
         // SAFETY: SQLite has no initialisation routines that run when it is loaded; the path is
         // one that the experiment's build made or its user named.
@@ -206,11 +204,8 @@ impl SqliteConnection {
     /// Executes a query without parameters and returns the first column of its first row.
     pub fn query_text(&mut self, sql: &str) -> Result<String, Error> {
         let first = self.query(sql)?.into_iter().next().and_then(|row| row.into_iter().next());
-        first.flatten().ok_or_else(|| Error {
-            doing: executing(sql),
-            message: "the query returned no value".to_owned(),
-            code: None,
-            kind: ErrorKind::Statement,
+        first.flatten().ok_or_else(|| {
+            Error::new(ErrorKind::Statement, executing(sql), "the query returned no value")
         })
     }
 
@@ -468,7 +463,7 @@ impl Connection for SqliteConnection {
     }
 
     fn busy_retries(&self) -> u64 {
-        self.busy.retries()
+        self.busy.retries.get()
     }
 }
 
@@ -486,8 +481,7 @@ fn preparing(sql: &str) -> String {
 
 #[cold]
 fn cannot_prepare(sql: &str, message: &str) -> Error {
-    let (doing, message) = (preparing(sql), message.to_owned());
-    Error { doing, message, code: None, kind: ErrorKind::Statement }
+    Error::new(ErrorKind::Statement, preparing(sql), message)
 }
 
 /// Total wait for one lock, after which the statement fails with `SQLITE_BUSY`.
@@ -503,10 +497,6 @@ struct BusyState {
 }
 
 impl BusyState {
-    fn retries(&self) -> u64 {
-        self.retries.get()
-    }
-
     /// Sleeps before the next retry; false if the timeout has expired.
     fn wait(&self, attempts: u32) -> bool {
         if attempts == 0 {
@@ -619,7 +609,7 @@ mod tests {
         let state = BusyState::default();
         assert!(state.wait(0));
         assert!(state.wait(1));
-        assert_eq!(state.retries(), 2);
+        assert_eq!(state.retries.get(), 2);
         assert_eq!(state.waited.get(), FIRST_SLEEP * 3);
     }
 
@@ -628,7 +618,7 @@ mod tests {
         let state = BusyState::default();
         state.waited.set(TIMEOUT);
         assert!(!state.wait(7));
-        assert_eq!(state.retries(), 0);
+        assert_eq!(state.retries.get(), 0);
     }
 
     #[test]

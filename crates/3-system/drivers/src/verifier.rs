@@ -44,11 +44,7 @@ pub(crate) fn sha256_crypt(password: &[u8], salt: &[u8], rounds: u32) -> String 
     digest_a.update(repeated(&digest_b, password.len()));
     let mut bits = password.len();
     while bits > 0 {
-        if bits & 1 == 1 {
-            digest_a.update(digest_b)
-        } else {
-            digest_a.update(password)
-        }
+        digest_a.update(if bits & 1 == 1 { &digest_b[..] } else { password });
         bits >>= 1;
     }
     let mut digest = digest_a.finalize();
@@ -59,22 +55,14 @@ pub(crate) fn sha256_crypt(password: &[u8], salt: &[u8], rounds: u32) -> String 
     for round in 0..rounds {
         let mut next = Sha256::new();
         let is_odd = round % 2 == 1;
-        if is_odd {
-            next.update(&bytes_p)
-        } else {
-            next.update(digest)
-        }
+        next.update(if is_odd { &bytes_p[..] } else { &digest[..] });
         if round % 3 != 0 {
             next.update(&bytes_s);
         }
         if round % 7 != 0 {
             next.update(&bytes_p);
         }
-        if is_odd {
-            next.update(digest)
-        } else {
-            next.update(&bytes_p)
-        }
+        next.update(if is_odd { &digest[..] } else { &bytes_p[..] });
         digest = next.finalize();
     }
     encode(&digest)

@@ -145,11 +145,11 @@ pub(crate) fn clone_directory(from: &Path, to: &Path) -> Result<(), CloneError> 
     let source = open_top(from).map_err(CloneError::between(from, to))?;
     DirBuilder::new().mode(0o700).create(to).map_err(CloneError::between(from, to))?;
     let copied = open_top(to)
-        .and_then(|target| Ok((target, DirectoryCopy { owner: source.metadata()?.uid() })))
+        .and_then(|target| Ok((target, source.metadata()?.uid())))
         .map_err(CloneError::between(from, to))
-        .and_then(|(target, copy)| {
+        .and_then(|(target, owner)| {
             let all = target.try_clone().map_err(CloneError::between(from, to))?;
-            copy.fill(Level { source, target, from, to, depth: 0 })?;
+            fill(Level { source, target, from, to, depth: 0, owner })?;
             syncfs(&all).map_err(|error| CloneError::between(from, to)(error.into()))
         });
     if copied.is_err() {
@@ -166,74 +166,69 @@ struct Level<'a> {
     from: &'a Path,
     to: &'a Path,
     depth: usize,
-}
-
-/// A copy in progress.
-struct DirectoryCopy {
     /// The user ID of the owner of the data.
     owner: u32,
 }
 
-impl DirectoryCopy {
-    /// Copies what is in a directory, then gives the copy its permissions and its owner.
-    fn fill(&self, level: Level<'_>) -> Result<(), CloneError> {
-        let Level { source, target, from, to, depth } = level;
-        let error = || CloneError::between(from, to);
-        let metadata = source.metadata().map_err(error())?;
-        self.check_owner(&metadata).map_err(error())?;
-        let source = SafeDir::from(OwnedFd::from(source));
-        let inside = SafeDir::from(OwnedFd::from(target.try_clone().map_err(error())?));
-        for entry in Dir::read_from(&source).map_err(|e| error()(e.into()))? {
-            let entry = entry.map_err(|e| error()(e.into()))?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if [".", ".."].iter().chain(&NOT_COPIED).any(|excluded| name == *excluded) {
-                continue;
-            }
-            let (from, to) = (from.join(name), to.join(name));
-            let error = || CloneError::between(&from, &to);
-            match kind(&source, &entry).map_err(error())? {
-                FileType::Directory => {
-                    let (source, target) =
-                        create_directory(&source, &inside, name, depth).map_err(error())?;
-                    self.fill(Level { source, target, from: &from, to: &to, depth: depth + 1 })?;
-                }
-                FileType::RegularFile => {
-                    self.copy_file(&source, &inside, name).map_err(error())?;
-                }
-                FileType::Symlink => {
-                    // Both servers would share the link's target.
-                    let reason = "a symbolic link leads out of the data directory";
-                    return Err(error()(io::Error::other(reason)));
-                }
-                _ => {}
-            }
+/// Copies what is in a directory, then gives the copy its permissions and its owner.
+fn fill(level: Level<'_>) -> Result<(), CloneError> {
+    let Level { source, target, from, to, depth, owner } = level;
+    let error = || CloneError::between(from, to);
+    let metadata = source.metadata().map_err(error())?;
+    check_owner(&metadata, owner).map_err(error())?;
+    let source = SafeDir::from(OwnedFd::from(source));
+    let inside = SafeDir::from(OwnedFd::from(target.try_clone().map_err(error())?));
+    for entry in Dir::read_from(&source).map_err(|e| error()(e.into()))? {
+        let entry = entry.map_err(|e| error()(e.into()))?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if [".", ".."].iter().chain(&NOT_COPIED).any(|excluded| name == *excluded) {
+            continue;
         }
-        give(&target, &metadata).map_err(error())
-    }
-
-    fn copy_file(&self, source: &SafeDir, target: &SafeDir, name: &OsStr) -> io::Result<()> {
-        let file = source.file(Path::new(name), Bytes::from_bytes(u64::MAX))?;
-        let metadata = file.metadata()?;
-        self.check_owner(&metadata)?;
-        let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let copy = target.open_beneath(Path::new(name), create, Mode::RUSR | Mode::WUSR)?;
-        let copy = File::from(copy);
-        copy_content(&file, &copy)?;
-        give(&copy, &metadata)
-    }
-
-    /// Refuses what another user owns: a hard link that the owner of the data made to a file that it
-    /// may not read.
-    fn check_owner(&self, metadata: &Metadata) -> io::Result<()> {
-        if metadata.uid() == self.owner {
-            return Ok(());
+        let (from, to) = (from.join(name), to.join(name));
+        let error = || CloneError::between(&from, &to);
+        match kind(&source, &entry).map_err(error())? {
+            FileType::Directory => {
+                let (source, target) =
+                    create_directory(&source, &inside, name, depth).map_err(error())?;
+                let (from, to, depth) = (&from, &to, depth + 1);
+                fill(Level { source, target, from, to, depth, owner })?;
+            }
+            FileType::RegularFile => {
+                copy_file(&source, &inside, name, owner).map_err(error())?;
+            }
+            FileType::Symlink => {
+                // Both servers would share the link's target.
+                let reason = "a symbolic link leads out of the data directory";
+                return Err(error()(io::Error::other(reason)));
+            }
+            _ => {}
         }
-        let (uid, owner) = (metadata.uid(), self.owner);
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("it belongs to user {uid}, and the data to user {owner}"),
-        ))
     }
+    give(&target, &metadata).map_err(error())
+}
+
+fn copy_file(source: &SafeDir, target: &SafeDir, name: &OsStr, owner: u32) -> io::Result<()> {
+    let file = source.file(Path::new(name), Bytes::from_bytes(u64::MAX))?;
+    let metadata = file.metadata()?;
+    check_owner(&metadata, owner)?;
+    let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let copy = target.open_beneath(Path::new(name), create, Mode::RUSR | Mode::WUSR)?;
+    let copy = File::from(copy);
+    copy_content(&file, &copy)?;
+    give(&copy, &metadata)
+}
+
+/// Refuses what another user owns: a hard link that the owner of the data made to a file that it
+/// may not read.
+fn check_owner(metadata: &Metadata, owner: u32) -> io::Result<()> {
+    let uid = metadata.uid();
+    if uid == owner {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("it belongs to user {uid}, and the data to user {owner}"),
+    ))
 }
 
 /// Opens a directory whose parent is dbdyno's.

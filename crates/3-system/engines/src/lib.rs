@@ -193,16 +193,11 @@ fn column(connection: &mut impl Connection, sql: &str) -> Result<Vec<String>, Er
 
 /// The rows of a name and a whole number, without others.
 fn numbers_by_name(rows: Vec<Vec<Option<String>>>) -> Vec<(String, u64)> {
-    let number = |row: Vec<Option<String>>| {
-        let mut row = row.into_iter();
-        Some((row.next()??, row.next()??.parse().ok()?))
-    };
-    rows.into_iter().filter_map(number).collect()
+    pairs(rows).filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
 }
 
 fn failed(doing: impl Into<String>, message: impl Into<String>) -> Error {
-    let (doing, message) = (doing.into(), message.into());
-    Error { doing, message, code: None, kind: ErrorKind::Statement }
+    Error::new(ErrorKind::Statement, doing, message)
 }
 
 /// The error of a query that should return a number.
@@ -212,7 +207,7 @@ fn not_a_number(sql: &str, text: &str) -> Error {
 
 /// The error of a state that was not reached in time.
 fn busy(doing: &str, message: String) -> Error {
-    Error { kind: ErrorKind::Busy, ..failed(doing, message) }
+    Error::new(ErrorKind::Busy, doing, message)
 }
 
 /// Polls until nothing is left; `left` says what is.

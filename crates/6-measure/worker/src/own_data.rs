@@ -68,14 +68,9 @@ pub(crate) fn own_table_names<E: Engine>(
 
 /// The error of a statement that was not sent.
 pub(crate) fn refusal(what: &str) -> Error {
-    Error {
-        doing: "checking a statement".to_owned(),
-        message: format!(
-            "{what} is not possible on an existing server, and was not sent; {ALLOWED}"
-        ),
-        code: None,
-        kind: ErrorKind::Statement,
-    }
+    let reason =
+        format!("{what} is not possible on an existing server, and was not sent; {ALLOWED}");
+    Error::new(ErrorKind::Statement, "checking a statement", reason)
 }
 
 /// The effect of statements; an error if they change what does not belong to the run on an existing server, where

@@ -108,7 +108,7 @@ fn units_in(
         abbreviations: RefCell::default(),
     };
     let info = DebugInfo::from(reader(&info, &info_moves));
-    let mut producers = Producers::default();
+    let mut producers = Producers::new();
     let mut units = Vec::new();
     let mut headers = info.units();
     while let Ok(Some(header)) = headers.next() {
@@ -134,6 +134,9 @@ fn windows(info: &[u8], endian: RunTimeEndian) -> Vec<u64> {
 }
 
 type Slice<'a> = RelocateReader<EndianSlice<'a, RunTimeEndian>, &'a Moves>;
+
+/// Cache of parsed producers: a thousand units of a binary share a few.
+type Producers = HashMap<String, Producer>;
 
 struct Sections<'a> {
     abbrev: DebugAbbrev<Slice<'a>>,
@@ -161,7 +164,9 @@ impl<'a> Sections<'a> {
         let text = |name| self.text(header, base, entry.attr_value(name)?);
         let directory = text(gimli::DW_AT_comp_dir);
         let producer = match text(gimli::DW_AT_producer) {
-            Some(producer) => Ok(producers.parse(producer)),
+            Some(text) => {
+                Ok(producers.entry(text).or_insert_with_key(|text| Producer::parse(text)).clone())
+            }
             None => {
                 let name =
                     text(gimli::DW_AT_dwo_name).or_else(|| text(gimli::DW_AT_GNU_dwo_name))?;
@@ -266,15 +271,5 @@ impl Relocate<usize> for &Moves {
 
     fn relocate_offset(&self, offset: usize, value: usize) -> gimli::Result<usize> {
         gimli::ReaderOffset::from_u64(self.moved(offset, value as u64))
-    }
-}
-
-/// Cache of parsed producers: a thousand units of a binary share a few.
-#[derive(Default)]
-pub(super) struct Producers(HashMap<String, Producer>);
-
-impl Producers {
-    pub(super) fn parse(&mut self, text: String) -> Producer {
-        self.0.entry(text).or_insert_with_key(|text| Producer::parse(text)).clone()
     }
 }

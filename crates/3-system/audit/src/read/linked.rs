@@ -8,7 +8,7 @@ use super::unit::{fill_by_signs, of_debug, recorded};
 use super::{Unit, code, dwarf, map, switches};
 use crate::audit::Evidence;
 use crate::binary::{Binary, BinaryKind, Code, Protections, Records, Relro, Sizes};
-use crate::effective::{Effective, Machine, Position, StackProtector};
+use crate::effective::{Effective, Family, LtoForm, Machine, Position, StackProtector};
 use crate::error::ReadError;
 use crate::read::unit::Signs;
 
@@ -67,11 +67,14 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
     for unit in units.iter_mut().filter(|unit| unit.flags.is_some()) {
         unit.effective.stack_protector.get_or_insert(StackProtector::Off);
     }
-    let generated = units.iter().filter(|unit| is_generated_by_link(unit)).count();
-    let link_time = match (generated, units.iter().any(|unit| unit.flags.is_some())) {
-        (1.., _) => Some(true),
+    let is_gcc = |unit: &Unit| {
+        unit.effective.compiler.as_ref().is_some_and(|compiler| compiler.family == Family::Gcc)
+    };
+    let is_generated = units.iter().any(|unit| unit.effective.lto == Some(LtoForm::Linked));
+    let link_time = match (is_generated, units.iter().any(|unit| unit.flags.is_some())) {
+        (true, _) => Some(true),
         // clang does not record it.
-        (0, true) if !is_empty && units.iter().any(is_gcc) => Some(false),
+        (false, true) if !is_empty && units.iter().any(is_gcc) => Some(false),
         _ => None,
     };
     if units.iter().all(|unit| unit.flags.is_none()) {
@@ -97,15 +100,6 @@ pub(crate) fn linked(path: &Path, data: &[u8]) -> Result<Linked, ReadError> {
         code,
     };
     Ok(Linked { binary, units })
-}
-
-fn is_generated_by_link(unit: &Unit) -> bool {
-    unit.effective.lto == Some(crate::effective::LtoForm::Linked)
-}
-
-fn is_gcc(unit: &Unit) -> bool {
-    use crate::effective::Family;
-    unit.effective.compiler.as_ref().is_some_and(|compiler| compiler.family == Family::Gcc)
 }
 
 /// The only unit of a file without recorded command lines, from its other properties.
@@ -214,6 +208,14 @@ fn marks_jump_targets<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> bool {
     marked().unwrap_or(false)
 }
 
+impl Sizes {
+    /// The sizes of a program or library with this content; the error says why it is neither.
+    pub fn of(content: &[u8]) -> Result<Self, String> {
+        let file = object::File::parse(content).map_err(|error| error.to_string())?;
+        Ok(sizes(&file, content.len() as u64))
+    }
+}
+
 fn sizes(file: &object::File<'_>, whole: u64) -> Sizes {
     let is_executable = |section: &object::Section<'_, '_>| match section.flags() {
         SectionFlags::Elf { sh_flags, .. } => sh_flags.contains(elf::SHF_EXECINSTR),
@@ -277,4 +279,39 @@ fn separate_debug(
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs};
+
+    use super::*;
+
+    #[test]
+    fn sizes_of_sections_may_be_anything() {
+        let mut program = fs::read("/bin/true").unwrap();
+        let start = u64::from_le_bytes(program[0x28..0x30].try_into().unwrap());
+        let sections = &mut program[usize::try_from(start).unwrap()..];
+        for section in sections.chunks_exact_mut(64).filter(|section| section[8] & 4 != 0) {
+            section[0x20..0x28].fill(0xff);
+        }
+        let sizes = Sizes::of(&program).unwrap();
+        assert_eq!(sizes.executable, Bytes::from_bytes(u64::MAX));
+    }
+
+    #[test]
+    fn sizes_of_own_program_are_ordered() {
+        let sizes = Sizes::of(&fs::read(env::current_exe().unwrap()).unwrap()).unwrap();
+        let (text, stripped) = (sizes.text.unwrap(), sizes.stripped.unwrap());
+        assert!(Bytes::default() < text);
+        assert!(text < sizes.executable);
+        assert!(sizes.executable < stripped);
+        assert!(stripped < sizes.file);
+    }
+
+    #[test]
+    fn non_elf_content_has_no_sizes() {
+        assert!(Sizes::of(b"").is_err());
+        assert!(Sizes::of(b"#!/bin/sh\necho").is_err());
+    }
 }

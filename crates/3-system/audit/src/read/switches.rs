@@ -93,11 +93,6 @@ pub(super) fn gnu_lto(file: &object::File<'_>) -> Option<(LtoForm, Option<Vec<St
     form.map(|form| (form, options))
 }
 
-/// Whether it contains LLVM bitcode in addition to machine code.
-pub(super) fn has_llvm_lto(file: &object::File<'_>) -> bool {
-    file.section_by_name(".llvm.lto").is_some()
-}
-
 /// Splits zero-terminated, quoted options: `'-O2' '-g'`.
 fn quoted(text: &str) -> Vec<String> {
     let text = text.split('\0').next().unwrap_or_default();

@@ -134,7 +134,8 @@ fn of_object(path: &Path, file: &object::File<'_>) -> Result<Vec<Unit>, ReadErro
     let gnu_lto = switches::gnu_lto(file);
     let lto = match &gnu_lto {
         Some((form, _)) => *form,
-        None if switches::has_llvm_lto(file) => LtoForm::Fat,
+        // LLVM bitcode in addition to machine code.
+        None if file.section_by_name(".llvm.lto").is_some() => LtoForm::Fat,
         None => LtoForm::None,
     };
     let mut units: Vec<Unit> = Vec::new();
@@ -187,8 +188,7 @@ fn of_object(path: &Path, file: &object::File<'_>) -> Result<Vec<Unit>, ReadErro
         if effective.compiler.is_none() {
             effective.compiler = switches::compiler(&comments);
         }
-        let assembled = effective.compiler.as_ref().is_some_and(|c| !c.family.is_checked());
-        if !assembled && effective.lto != Some(LtoForm::Linked) {
+        if effective.is_checked() && effective.lto != Some(LtoForm::Linked) {
             effective.lto = Some(lto);
         }
         if !alone && unit.flags.is_some() {
@@ -199,7 +199,7 @@ fn of_object(path: &Path, file: &object::File<'_>) -> Result<Vec<Unit>, ReadErro
             unit.text = Some(text);
         }
     }
-    if alone && units[0].flags.is_none() && is_checked(&units[0]) {
+    if alone && units[0].flags.is_none() && units[0].effective.is_checked() {
         let unit = &mut units[0];
         unit.code = code::scan(file);
         unit.evidence.push(Evidence::Code);
@@ -233,10 +233,6 @@ fn names_compiled_source(file: &object::File<'_>) -> bool {
         let name = symbol.name_bytes().map(String::from_utf8_lossy);
         name.is_ok_and(|name| !is_assembly(Path::new(&*name)))
     })
-}
-
-fn is_checked(unit: &Unit) -> bool {
-    unit.effective.compiler.as_ref().is_none_or(|compiler| compiler.family.is_checked())
 }
 
 impl Unit {
@@ -280,7 +276,7 @@ pub(super) fn recorded(producer: &Producer, machine: Machine, evidence: Evidence
 
 /// Adds what is known from called functions to the recorded settings.
 pub(super) fn fill_by_signs(unit: &mut Unit, signs: &Signs) {
-    if !is_checked(unit) {
+    if !unit.effective.is_checked() {
         return;
     }
     // A slim object has no machine code yet, so calls show nothing.

@@ -14,13 +14,10 @@ use super::{
     configure_with_cmake, mysql,
 };
 
-const PROGRAM: &str = "server/bin/mariadbd";
-
 pub(super) static RECIPE: Recipe = Recipe {
-    name: "mariadb",
     title: "MariaDB",
     server: Some(ServerSystem::MariaDb),
-    artifact: PROGRAM,
+    artifact: "server/bin/mariadbd",
     version,
     march_flags: &[],
     ignored_linker: None,

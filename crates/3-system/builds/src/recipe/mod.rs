@@ -10,7 +10,6 @@ mod postgresql;
 mod prerequisites;
 mod sqlite;
 
-use std::fmt;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use dbdyno_types::server::ServerSystem;
 
 use crate::build_record::depend_on_host;
 use crate::command::{Counts, Step};
-use crate::variant::{PackagingFlags, compile_flags, is_link_flag, link_flags};
+use crate::variant::{compile_flags, is_link_flag, link_flags};
 use crate::{Compiler, CompilerKind, RecipeOptions, System, Variant};
 
 pub use dbdyno_types::build::ConfigureTool;
@@ -27,8 +26,8 @@ pub use prerequisites::{Prerequisite, Probe};
 
 pub(crate) use prerequisites::provide;
 
-/// The flags of a recipe, without file names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Flags for compiling and linking, without file names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     pub compile: Vec<String>,
     pub link: Vec<String>,
@@ -139,8 +138,6 @@ fn number_of(version: &str) -> (u32, u32) {
 pub(crate) const SERVER: &str = "server";
 
 pub(crate) struct Recipe {
-    /// The name used in experiment files and reports.
-    name: &'static str,
     title: &'static str,
     /// `None` for a library.
     pub(crate) server: Option<ServerSystem>,
@@ -177,11 +174,6 @@ impl System {
         }
     }
 
-    /// The name used in experiment files and reports.
-    pub const fn name(self) -> &'static str {
-        self.recipe().name
-    }
-
     pub const fn title(self) -> &'static str {
         self.recipe().title
     }
@@ -196,12 +188,6 @@ impl System {
     }
 }
 
-impl fmt::Display for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// The flags of a variant for a system: `packaging`, then the variant's own, then `extra`, so that
 /// later ones override earlier ones. `lto_linker` are the flags for linking with link-time
 /// optimization ([`Compiler::lto_linker`]).
@@ -209,7 +195,7 @@ pub fn flags(
     system: System,
     variant: &Variant,
     compiler: CompilerKind,
-    packaging: &PackagingFlags,
+    packaging: &Flags,
     lto_linker: &[String],
     extra: &[String],
 ) -> Flags {
@@ -312,6 +298,14 @@ fn compile_with_ninja(order: &RecipeInput<'_>, targets: &[&str]) -> Step {
     }
 }
 
+/// The command that installs into the staging directory.
+fn install_with(order: &RecipeInput<'_>, program: &str, args: &[&str]) -> Step {
+    Step {
+        env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
+        ..Step::new(format!("installing {}", order.inputs.system.title()), program, words(args))
+    }
+}
+
 /// The quoted string after `start` in the line of a file that starts with it.
 fn quoted(file: &Path, start: &str) -> Option<String> {
     quoted_in(&fs::read_to_string(file).ok()?, start).map(str::to_owned)
@@ -368,7 +362,7 @@ pub(crate) mod testing {
         extra: &[String],
     ) -> String {
         let compiler = compiler(kind);
-        let flags = flags(system, variant, kind, &PackagingFlags::default(), &[], extra);
+        let flags = flags(system, variant, kind, &Flags::default(), &[], extra);
         let plan = plan(&RecipeInput {
             inputs: Inputs {
                 system,
@@ -412,8 +406,7 @@ mod tests {
 
     #[test]
     fn distribution_flags_come_first() {
-        let packaging =
-            PackagingFlags { compile: words(&["-g", "-O2"]), link: words(&["-Wl,-z,relro"]) };
+        let packaging = Flags { compile: words(&["-g", "-O2"]), link: words(&["-Wl,-z,relro"]) };
         let variant = Variant::by_name("rel").unwrap();
         let extra = words(&["-fno-plt", "-Wl,-z,now"]);
         let kind = CompilerKind::Gcc;
@@ -430,7 +423,7 @@ mod tests {
             ..Variant::by_name("rel_lto").unwrap()
         };
         let linker = |variant: &Variant, extra: &[&str]| {
-            let packaging = PackagingFlags::default();
+            let packaging = Flags::default();
             let kind = CompilerKind::Clang;
             let all = flags(System::MariaDb, variant, kind, &packaging, &lld, &words(extra));
             all.linker().map(str::to_owned)

@@ -13,12 +13,10 @@ use dbdyno_types::server::ServerSystem;
 
 use super::{
     BuildPlan, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput, compile_with_ninja,
-    configure_with_cmake, number_of, words,
+    configure_with_cmake, install_with, number_of, words,
 };
 use crate::RecipeOptions;
 use crate::command::Step;
-
-const PROGRAM: &str = "server/bin/mysqld";
 
 /// Prevents multiplications and additions from being fused, which changes results. MySQL's build
 /// system adds it if the compiler fuses them, but its check does not see the instruction set of the
@@ -29,10 +27,9 @@ const NO_FUSED_OPERATIONS: &str = "-ffp-contract=off";
 const IGNORED_LINKER: &str = "gold";
 
 pub(super) static RECIPE: Recipe = Recipe {
-    name: "mysql",
     title: "MySQL",
     server: Some(ServerSystem::MySql),
-    artifact: PROGRAM,
+    artifact: "server/bin/mysqld",
     version,
     march_flags: &[NO_FUSED_OPERATIONS],
     ignored_linker: Some(IGNORED_LINKER),
@@ -205,11 +202,7 @@ fn plan_in(order: &RecipeInput<'_>) -> BuildPlan {
         own.extend(SERVER_ONLY.iter().map(|(name, value)| format!("-D{name}={value}")));
         (TARGETS, Vec::new(), pieces(order))
     } else {
-        let install = Step {
-            env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
-            ..Step::new("installing MySQL", "ninja", vec!["install".to_owned()])
-        };
-        (&[][..], vec![install], Vec::new())
+        (&[][..], vec![install_with(order, "ninja", &["install"])], Vec::new())
     };
     BuildPlan {
         steps: vec![configure_with_cmake(order, own), compile_with_ninja(order, targets)],
@@ -373,7 +366,7 @@ mod tests {
 
     #[test]
     fn flags_of_packages_come_from_the_variant_alone() {
-        let packaging = crate::variant::PackagingFlags {
+        let packaging = Flags {
             compile: vec!["-g".to_owned(), "-fstack-protector-strong".to_owned()],
             link: vec!["-Wl,-z,relro".to_owned()],
         };

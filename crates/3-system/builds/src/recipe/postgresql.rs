@@ -9,18 +9,15 @@ use std::path::Path;
 use dbdyno_types::server::ServerSystem;
 
 use super::{
-    BuildPlan, ConfigureTool, Flags, Inputs, Prerequisite, Probe, Recipe, RecipeInput, quoted,
-    words,
+    BuildPlan, ConfigureTool, Flags, Inputs, Prerequisite, Probe, Recipe, RecipeInput,
+    compile_with_ninja, install_with, quoted, words,
 };
 use crate::command::{Counts, Step};
 
-const PROGRAM: &str = "server/bin/postgres";
-
 pub(super) static RECIPE: Recipe = Recipe {
-    name: "postgresql",
     title: "PostgreSQL",
     server: Some(ServerSystem::PostgreSql),
-    artifact: PROGRAM,
+    artifact: "server/bin/postgres",
     version,
     march_flags: &[],
     ignored_linker: None,
@@ -131,19 +128,8 @@ fn by_meson(order: &RecipeInput<'_>) -> (Vec<Step>, Vec<Step>) {
         env.push(("AR".to_owned(), ar.to_string_lossy().into_owned()));
     }
     let setup = Step { env, ..Step::new("configuring PostgreSQL", "meson", args) };
-    let compile = Step {
-        counts: Counts::Ninja,
-        ..Step::new("compiling PostgreSQL", "ninja", vec![format!("-j{}", order.jobs)])
-    };
-    let install = Step {
-        env: vec![("DESTDIR".to_owned(), order.staging.to_string_lossy().into_owned())],
-        ..Step::new(
-            "installing PostgreSQL",
-            "meson",
-            words(&["install", "--no-rebuild", "--quiet"]),
-        )
-    };
-    (vec![setup, compile], vec![install])
+    let install = install_with(order, "meson", &["install", "--no-rebuild", "--quiet"]);
+    (vec![setup, compile_with_ninja(order, &[])], vec![install])
 }
 
 fn needs(inputs: &Inputs<'_>) -> Vec<Prerequisite> {

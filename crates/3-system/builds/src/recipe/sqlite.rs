@@ -14,7 +14,6 @@ const OBJECT: &str = "sqlite3.o";
 const SOURCE: &str = "sqlite3.c";
 
 pub(super) static RECIPE: Recipe = Recipe {
-    name: "sqlite",
     title: "SQLite",
     server: None,
     artifact: LIBRARY,
@@ -81,12 +80,11 @@ mod tests {
 
     use super::*;
     use crate::recipe::Inputs;
-    use crate::variant::PackagingFlags;
     use crate::{Compiler, CompilerKind, RecipeOptions, System, Variant, recipe};
 
     fn commands(variant: &str, kind: CompilerKind, lto_linker: &[&str], extra: &[&str]) -> String {
         let variant = Variant::by_name(variant).unwrap();
-        let none = PackagingFlags::default();
+        let none = Flags::default();
         let lto = words(lto_linker);
         let flags = recipe::flags(System::Sqlite, &variant, kind, &none, &lto, &words(extra));
         let compiler =

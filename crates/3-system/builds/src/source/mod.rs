@@ -16,10 +16,10 @@ use flate2::write::ZlibDecoder;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use crate::apt::{Apt, CACHE, GET, Lists};
+use crate::apt::{Apt, CACHE, DPKG, GET, Lists};
 use crate::error::io_error;
 use crate::fetching::{Fetched, Fetching, TREE, Tool, check_archive, unpack_archive};
-use crate::store::{Held, Kind, Lookup, Query};
+use crate::store::{Held, Kind, Lookup, Query, listed};
 use crate::{BuildError, Cache, CacheDir, ProblemKind, Sha256, SourceOrigin, System};
 
 use history::{CloneInUse, git};
@@ -450,7 +450,6 @@ fn without_credentials(url: &str) -> String {
     }
 }
 
-const DPKG: Tool = Tool { program: "dpkg", package: "dpkg" };
 const UNPACK: Tool = Tool { program: "dpkg-source", package: "dpkg-dev" };
 
 /// Fetches a source package and applies Debian's patches. Returns the directory, the checksum of
@@ -484,7 +483,8 @@ fn fetch_package(
     let files = fetching.part.join("files");
     fs::create_dir(&files).map_err(io_error("creating", &files))?;
     let version = download(&apt, package, &versions, &files)?;
-    let description = description(&files)
+    let description = listed(&files)
+        .find(|path| path.extension().is_some_and(|end| end == "dsc"))
         .ok_or_else(|| fetching.failed("downloading it", "no .dsc file came", "try again"))?;
     let sha256 = Sha256::of_file(&description).map_err(io_error("reading", &description))?;
     let inside = fetching.part.join("inside");
@@ -561,11 +561,6 @@ fn versions_in(text: &str) -> Vec<String> {
         }
     }
     versions
-}
-
-fn description(files: &Path) -> Option<PathBuf> {
-    let mut entries = fs::read_dir(files).ok()?.flatten().map(|entry| entry.path());
-    entries.find(|path| path.extension().is_some_and(|end| end == "dsc"))
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Bench {
         let events = Mutex::new(Vec::new());
         let outcome = self.builder.build(std::slice::from_ref(request), &|event| {
             let text = match event {
-                Event::Preparing { what, .. } => what.to_owned(),
+                Event::Preparing(_, what) => what.to_owned(),
                 Event::Started { .. } => "started".to_owned(),
                 Event::Progress { step, done, of, .. } => format!("{step} {done}/{of}"),
                 Event::Cached { .. } => "cached".to_owned(),
@@ -133,7 +133,7 @@ fn libraries_are_checked_before_a_server_starts() {
     let library = Request::new(library, variant, Compiler::find(fake).unwrap());
     let events = Mutex::new(Vec::new());
     let started = |event: Event<'_>| {
-        if let Event::Started { request } = event {
+        if let Event::Started(request) = event {
             events.lock().unwrap().push(format!("{} started", request.source.name()));
         }
     };

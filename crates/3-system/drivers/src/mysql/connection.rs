@@ -205,7 +205,7 @@ impl MySqlConnection {
         } else {
             ("the answer to the last request was not received", ErrorKind::Statement)
         };
-        Err(Error { doing: doing(), message: message.to_owned(), code: None, kind })
+        Err(Error::new(kind, doing(), message))
     }
 
     /// Processes received bytes of the current answer.
@@ -253,7 +253,7 @@ impl MySqlConnection {
             ReplyError::Malformed => "sent an invalid response".to_owned(),
         };
         let message = format!("the server {what}; the connection is closed");
-        Error { doing, message, code: None, kind: ErrorKind::Connection }
+        Error::new(ErrorKind::Connection, doing, message)
     }
 
     #[cold]
@@ -491,11 +491,6 @@ impl Connection for MySqlConnection {
             self.close(&statement.form);
         }
     }
-
-    /// Always 0: the server waits for locks.
-    fn busy_retries(&self) -> u64 {
-        0
-    }
 }
 
 impl NonBlockingConnection for MySqlConnection {
@@ -581,15 +576,10 @@ fn parse_prepare_ok(packet: &[u8]) -> Result<(u32, u16, u16), Malformed> {
 
 #[cold]
 fn wrong_count(sql: &[u8], expected: usize, params: &Params) -> Error {
-    Error {
-        doing: executing(sql),
-        message: format!(
-            "the statement has {expected} parameters, but {} values were given",
-            params.values().len()
-        ),
-        code: None,
-        kind: ErrorKind::Statement,
-    }
+    let values = params.values().len();
+    let message =
+        format!("the statement has {expected} parameters, but {values} values were given");
+    Error::new(ErrorKind::Statement, executing(sql), message)
 }
 
 #[cfg(test)]

@@ -81,9 +81,7 @@ impl LoginExchange<'_> {
             GreetingError::Unsupported(words) => self.refused(words),
         })?;
         let Some(mut capabilities) = Capabilities::negotiate(greeting.offered) else {
-            return Err(
-                self.refused("the server does not support the protocol of MySQL 5.6".to_owned())
-            );
+            return Err(self.refused("the server does not support the protocol of MySQL 5.6"));
         };
         if self.target.database.is_some() {
             capabilities.basic |= CONNECT_WITH_DB;
@@ -92,7 +90,7 @@ impl LoginExchange<'_> {
             if !greeting.offered.has(SSL) {
                 let words = "the server does not offer TLS; configure a certificate there, or \
                              connect without encryption";
-                return Err(self.refused(words.to_owned()));
+                return Err(self.refused(words));
             }
             capabilities.basic |= SSL;
             put_ssl_request(self.request.start_login(), capabilities);
@@ -102,8 +100,7 @@ impl LoginExchange<'_> {
             if !self.buffer.unread().is_empty() {
                 return Err(self.refused(
                     "the server sent unencrypted data after its greeting, although TLS follows; \
-                     somebody may be changing the connection"
-                        .to_owned(),
+                     somebody may be changing the connection",
                 ));
             }
             self.stream.start_tls(self.target)?;
@@ -246,7 +243,7 @@ impl LoginExchange<'_> {
         doing(self.target)
     }
 
-    fn refused(&self, message: String) -> Error {
+    fn refused(&self, message: impl Into<String>) -> Error {
         refused(self.target, message)
     }
 
@@ -293,8 +290,8 @@ fn doing(target: &Target) -> String {
     format!("logging in to {} as {}", target.address, target.user)
 }
 
-fn refused(target: &Target, message: String) -> Error {
-    Error { doing: doing(target), message, code: None, kind: ErrorKind::Refused }
+fn refused(target: &Target, message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Refused, doing(target), message)
 }
 
 /// Appends the start of the handshake response, which is also the SSL request.

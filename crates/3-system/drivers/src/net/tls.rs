@@ -31,12 +31,8 @@ struct OtherCertificate {
 /// The client side of a TLS connection to the target, before the handshake, and what the connection
 /// guarantees once the handshake has succeeded.
 pub(super) fn client(target: &Target) -> Result<(ClientConnection, Transport), Error> {
-    try_client(target).map_err(|error| Error {
-        doing: doing(target),
-        message: error.to_string(),
-        code: None,
-        kind: ErrorKind::Refused,
-    })
+    try_client(target)
+        .map_err(|error| Error::new(ErrorKind::Refused, doing(target), error.to_string()))
 }
 
 /// The error for a failed handshake.

@@ -90,7 +90,7 @@ impl PostgresConnection {
         let rows = rows.map_err(without_session)?;
         ended.map_err(|error| connection_lost(executing(SQL), &error))?;
         let id = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        id.ok_or_else(|| refused(executing(SQL), "the answer is not a process ID".to_owned()))
+        id.ok_or_else(|| refused(executing(SQL), "the answer is not a process ID"))
     }
 
     /// Reads the rest of a reply that was not received.
@@ -354,11 +354,6 @@ impl Connection for PostgresConnection {
         // One CloseComplete for each.
         let _ = self.channel.exchange(&|| "closing statements".to_owned(), &mut |_, _| Ok(()));
     }
-
-    /// Always 0: the server waits for locks.
-    fn busy_retries(&self) -> u64 {
-        0
-    }
 }
 
 impl NonBlockingConnection for PostgresConnection {
@@ -435,16 +430,16 @@ fn put_close(out: &mut Vec<u8>, names: impl Iterator<Item = String>) {
 /// Checks that a text has no zero byte, which ends texts in the protocol.
 pub(super) fn check_text(sql: impl AsRef<[u8]>) -> Result<(), Error> {
     if sql.as_ref().contains(&0) {
-        let message = "the SQL text contains a zero byte".to_owned();
-        return Err(refused(format!("reading {}", truncate_sql(sql)), message));
+        let doing = format!("reading {}", truncate_sql(sql));
+        return Err(refused(doing, "the SQL text contains a zero byte"));
     }
     Ok(())
 }
 
 /// An error of a call that sent nothing to the server.
 #[cold]
-pub(super) fn refused(doing: String, message: String) -> Error {
-    Error { doing, message, code: None, kind: ErrorKind::Statement }
+fn refused(doing: String, message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Statement, doing, message)
 }
 
 /// The error of the first request of a connection.
@@ -496,8 +491,7 @@ impl PostgresConnection {
         Response { error: copy.error, transaction }.into_result(|| executing(sql))?;
         if !copy.started {
             let message =
-                "the server did not request data; the statement must be COPY … FROM STDIN"
-                    .to_owned();
+                "the server did not request data; the statement must be COPY … FROM STDIN";
             return Err(refused(executing(sql), message));
         }
         Ok(copy.rows)

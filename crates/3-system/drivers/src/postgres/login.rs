@@ -105,7 +105,7 @@ impl LoginExchange<'_> {
         let Target { user, database, .. } = self.target;
         let database = database.as_deref().unwrap_or(user);
         if user.contains('\0') || database.contains('\0') {
-            return Err(self.refused("the user or database name contains a zero byte".to_owned()));
+            return Err(self.refused("the user or database name contains a zero byte"));
         }
         self.channel.out.clear();
         put_untagged(&mut self.channel.out, |out| {
@@ -161,7 +161,7 @@ impl LoginExchange<'_> {
         error
     }
 
-    fn refused(&self, message: String) -> Failure {
+    fn refused(&self, message: impl Into<String>) -> Failure {
         Failure::Error(refused(self.target, message))
     }
 }
@@ -174,15 +174,14 @@ fn password(target: &Target) -> Result<String, Error> {
             if target.password {
                 "the server requests a password, but none was found; set DBDYNO_PASSWORD or \
                  PGPASSWORD, or add a line to ~/.pgpass (mode 0600)"
-                    .to_owned()
             } else {
-                "the server requests a password, but this connection uses none".to_owned()
+                "the server requests a password, but this connection uses none"
             },
         ));
     };
     let password = password.reveal();
     if password.contains('\0') {
-        return Err(refused(target, "the password contains a zero byte".to_owned()));
+        return Err(refused(target, "the password contains a zero byte"));
     }
     Ok(password.to_owned())
 }
@@ -200,8 +199,8 @@ fn check_version(target: &Target, version: &str) -> Result<(), Error> {
     }
 }
 
-fn refused(target: &Target, message: String) -> Error {
-    Error { doing: doing(target), message, code: None, kind: ErrorKind::Refused }
+fn refused(target: &Target, message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Refused, doing(target), message)
 }
 
 /// Whether the start of the first answer is that of a message: its tag, and its length, which is that of no greeting of
@@ -229,8 +228,7 @@ fn doing(target: &Target) -> String {
 /// Requests encryption and starts TLS.
 pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Error> {
     let doing = || format!("requesting encryption from {}", target.address);
-    let refused =
-        |message: String| Error { doing: doing(), message, code: None, kind: ErrorKind::Refused };
+    let refused = |message: &str| Error::new(ErrorKind::Refused, doing(), message);
     let answer = match request_tls(&mut stream) {
         Ok(answer) => answer,
         Err(error) => return Err(Channel::new(stream).fail(error.into(), None, doing())),
@@ -241,13 +239,12 @@ pub(super) fn encrypt(mut stream: Stream, target: &Target) -> Result<Channel, Er
             Ok(Channel::new(stream))
         }
         b'N' => Err(refused(match target.address {
-            Address::Socket(_) => "PostgreSQL offers no encryption on a Unix socket; connect \
+            Address::Socket(_) => {
+                "PostgreSQL offers no encryption on a Unix socket; connect \
                                    without it, or over TCP"
-                .to_owned(),
+            }
             Address::Tcp { .. } => {
-                "the server offers no encryption; enable it there (ssl = on), or \
-                                    connect without it"
-                    .to_owned()
+                "the server offers no encryption; enable it there (ssl = on), or connect without it"
             }
         })),
         other => {

@@ -3,8 +3,6 @@
 use dbdyno_drivers::postgres::PostgresConnection;
 use dbdyno_drivers::{Error, ErrorKind};
 
-use crate::failed;
-
 /// How often two connections are compared: other clients of the pooler can make one comparison fail to see it.
 const ROUNDS: usize = 5;
 
@@ -45,11 +43,11 @@ fn too_few(number: u32, connections: u32, error: Error) -> Error {
 
 /// The search path would be that of another candidate: all would be measured with the tables of one.
 fn shared() -> Error {
-    let error = failed(
+    Error::new(
+        ErrorKind::Refused,
         "checking the sessions of the server",
         "a pooler, such as PgBouncer, listens there and pools by transaction or statement: \
          connections lose their search path and prepared statements. Connect to PostgreSQL itself, \
          or set `pool_mode = session`",
-    );
-    Error { kind: ErrorKind::Refused, ..error }
+    )
 }

@@ -108,14 +108,8 @@ impl ProcessDoubt {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Choice {
-    /// This process. If it could not be verified, why not.
-    Process(u32, Option<ProcessDoubt>),
-    Unknown(ProcessDoubt),
-    /// `pid` is wrong: why, and what to do.
-    Wrong(String),
-}
+/// The process, and why it is not known or could not be verified.
+type Choice = (Option<u32>, Option<ProcessDoubt>);
 
 impl ProcessSearch {
     /// Searches on the machine where this runs.
@@ -123,18 +117,19 @@ impl ProcessSearch {
         let is_ended = |pid: &u32| self.run_age.is_some_and(|age| !is_older_than(*pid, age));
         let ended = self.named.filter(is_ended);
         let named = self.named.filter(|_| ended.is_none());
-        let (pid, doubt) = match self.choose(named, &name_of) {
-            Choice::Process(pid, doubt) => (Some(pid), doubt),
-            Choice::Unknown(doubt) => (None, Some(doubt)),
-            Choice::Wrong(reason) => return Err(reason),
-        };
+        let (pid, doubt) = self.choose(named, &name_of)?;
         let description = pid.map(|pid| describe(pid, name_of(pid))).unwrap_or_default();
         let is_named = pid.is_some() && pid == named;
         Ok(ProcessFound { pid, description, is_named, ended, doubt })
     }
 
-    /// Chooses between the process that the experiment names and the one that listens.
-    fn choose(&self, named: Option<u32>, name_of: &dyn Fn(u32) -> Option<String>) -> Choice {
+    /// Chooses between the process that the experiment names and the one that listens. The error says why `pid` is
+    /// wrong, and what to do.
+    fn choose(
+        &self,
+        named: Option<u32>,
+        name_of: &dyn Fn(u32) -> Option<String>,
+    ) -> Result<Choice, String> {
         let Self { system, address, .. } = self;
         let title = system.title();
         let is_server = |pid: u32| name_of(pid).is_some_and(|name| is_name_of(*system, &name));
@@ -148,28 +143,28 @@ impl ProcessSearch {
         });
         let Some(named) = named else {
             return match found {
-                Ok(pid) if is_server(pid) => Choice::Process(pid, None),
-                Ok(pid) => Choice::Unknown(other_program(pid)),
-                Err(doubt) => Choice::Unknown(doubt),
+                Ok(pid) if is_server(pid) => Ok((Some(pid), None)),
+                Ok(pid) => Ok((None, Some(other_program(pid)))),
+                Err(doubt) => Ok((None, Some(doubt))),
             };
         };
         let its_name = name_of(named);
         let what = describe(named, its_name.clone());
         match found {
-            Ok(pid) if pid == named => Choice::Process(named, None),
-            Ok(pid) if is_server(pid) => Choice::Wrong(format!(
+            Ok(pid) if pid == named => Ok((Some(named), None)),
+            Ok(pid) if is_server(pid) => Err(format!(
                 "`pid` is {what}, but {} listens at {address}: remove `pid`, or set it to {pid}",
                 describe(pid, name_of(pid))
             )),
             _ if its_name.is_none() => {
-                Choice::Wrong(format!("`pid` is {named}, and there is no such process"))
+                Err(format!("`pid` is {named}, and there is no such process"))
             }
-            _ if !is_server(named) => Choice::Wrong(format!(
+            _ if !is_server(named) => Err(format!(
                 "`pid` is {what}, which is no {title} server: remove `pid`, or set it to that of the \
                  server"
             )),
-            Ok(pid) => Choice::Process(named, Some(other_program(pid))),
-            Err(doubt) => Choice::Process(named, Some(doubt)),
+            Ok(pid) => Ok((Some(named), Some(other_program(pid)))),
+            Err(doubt) => Ok((Some(named), Some(doubt))),
         }
     }
 }
@@ -236,9 +231,9 @@ mod tests {
         let own = std::process::id();
         let search = at(&socket);
         let mariadbd = |pid: u32| Some(if pid == own { "mariadbd" } else { "systemd" }.to_owned());
-        assert_eq!(search.choose(Some(own), &mariadbd), Choice::Process(own, None));
-        assert_eq!(search.choose(None, &mariadbd), Choice::Process(own, None));
-        let Choice::Wrong(reason) = search.choose(Some(1), &mariadbd) else { panic!("accepted") };
+        assert_eq!(search.choose(Some(own), &mariadbd), Ok((Some(own), None)));
+        assert_eq!(search.choose(None, &mariadbd), Ok((Some(own), None)));
+        let reason = search.choose(Some(1), &mariadbd).unwrap_err();
         let socket = socket.display();
         let expected = format!(
             "`pid` is process 1 (systemd), but process {own} (mariadbd) listens at {socket}: remove \
@@ -254,17 +249,14 @@ mod tests {
         let _socket = UnixListener::bind(&socket).unwrap();
         let search = at(&socket);
         let proxy = |pid: u32| Some(if pid == 4711 { "mysqld" } else { "proxy" }.to_owned());
-        let Choice::Unknown(doubt) = search.choose(None, &proxy) else { panic!("taken") };
+        let Ok((None, Some(doubt))) = search.choose(None, &proxy) else { panic!("taken") };
         assert!(doubt.why(None).contains("(proxy) listens at"), "{doubt:?}");
         assert!(doubt.advice(Some("db1")).contains("MariaDB runs on host db1"), "{doubt:?}");
         // The server is behind it.
         let chosen = search.choose(Some(4711), &proxy);
-        assert!(matches!(chosen, Choice::Process(4711, Some(_))), "{chosen:?}");
+        assert!(matches!(chosen, Ok((Some(4711), Some(_)))), "{chosen:?}");
         let chosen = search.choose(Some(4712), &proxy);
-        assert!(
-            matches!(&chosen, Choice::Wrong(why) if why.contains("no MariaDB server")),
-            "{chosen:?}"
-        );
+        assert!(matches!(&chosen, Err(why) if why.contains("no MariaDB server")), "{chosen:?}");
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Display {
         // Keep the spinner moving while the compiler prints nothing.
         self.bar.enable_steady_tick(TICK);
         match event {
-            Build::Started { request } => {
+            Build::Started(request) => {
                 let text = match request.bolt {
                     Some(_) => format!("optimizing {request}"),
                     None => format!("compiling  {request}"),
@@ -174,7 +174,7 @@ impl Display {
                 self.plain(&text);
                 self.status(text);
             }
-            Build::Preparing { request, what } => self.line(&format!("{what} (for {request})")),
+            Build::Preparing(request, what) => self.line(&format!("{what} (for {request})")),
             Build::Progress { request, step, done, of } => {
                 self.status(format!("compiling {request}: {step}, {done} of {of}"));
                 // Without a status line, a line for each tenth.
@@ -182,18 +182,18 @@ impl Display {
                     self.plain(&format!("  {step}: {done} of {of}"));
                 }
             }
-            Build::Waiting { request } => {
+            Build::Waiting(request) => {
                 let text = format!("waiting for another dbdyno to compile {request}");
                 self.line(&text);
                 self.status(text);
             }
-            Build::Cached { request } => self.line(&format!("cached     {request}")),
-            Build::Finished { request, time } => {
+            Build::Cached(request) => self.line(&format!("cached     {request}")),
+            Build::Finished(request, time) => {
                 let done = if request.bolt.is_some() { "optimized" } else { "compiled " };
                 self.line(&format!("{done}  {request} in {time}"));
             }
             // The error is printed after all builds have ended.
-            Build::Failed { request, .. } => self.line(&format!("failed     {request}")),
+            Build::Failed(request, _) => self.line(&format!("failed     {request}")),
         }
     }
 

@@ -12,9 +12,9 @@ use super::super::plan::{DiskRequest, SettingsRequest};
 use super::super::systems::{ProgramFacts, ReleaseFolders, ServerProgram};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
-    self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
+    self as common, MYROCKS_PLUGIN, SettingsList, base_dir, has_plugin, option, version_numbers,
 };
-use super::{too_old, unrecognised, write_config};
+use super::{supported, write_config};
 
 /// MariaDB, with InnoDB or with the MyRocks plugin.
 pub(crate) struct MariaDb;
@@ -48,11 +48,7 @@ impl ServerProgram for MariaDb {
             Some(version) if !version.contains("MariaDB") => {
                 Err(format!("it is MySQL {version}, or a fork of it"))
             }
-            Some(version) if version_numbers(version) < (10, 4, 0) => {
-                Err(too_old(version, "10.4", ""))
-            }
-            Some(version) => Ok(version.to_owned()),
-            None => Err(unrecognised(printed)),
+            version => supported(printed, version, |it| version_numbers(it) < (10, 4, 0), "10.4"),
         }
     }
 
@@ -79,17 +75,14 @@ impl ServerProgram for MariaDb {
                 .map(|inner| base.join(inner))
                 .collect();
         let plugin_dir = directories.iter().find(|directory| directory.is_dir()).cloned();
-        if engine == Some(StorageEngine::MyRocks)
-            && !plugin_dir
-                .as_ref()
-                .is_some_and(|directory| directory.join(MYROCKS_PLUGIN).is_file())
-        {
-            let searched = plugin_dir.map_or(directories, |directory| vec![directory]);
+        let files = ProgramFiles { init_program, plugin_dir };
+        if engine == Some(StorageEngine::MyRocks) && !has_plugin(&files) {
+            let searched = files.plugin_dir.map_or(directories, |directory| vec![directory]);
             let searched = format!("searched {}", join_paths(&searched));
             let what = format!("MyRocks for MariaDB, the plugin {MYROCKS_PLUGIN},");
             return Err(ServerError::not_installed(&what, &searched, "mariadb-plugin-rocksdb", ""));
         }
-        Ok(ProgramFiles { init_program, plugin_dir })
+        Ok(files)
     }
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {

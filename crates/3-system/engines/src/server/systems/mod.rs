@@ -131,14 +131,20 @@ pub(crate) trait ServerProgram: Sync {
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error>;
 }
 
-/// The program's version is `found`, and `oldest` is the oldest that dbdyno supports.
-fn too_old(found: &str, oldest: &str, advice: &str) -> String {
-    format!("it is version {found}; dbdyno requires {oldest} or later{advice}")
-}
-
-/// The output of `--version` is not understood.
-fn unrecognised(printed: &str) -> String {
-    format!("its output for --version is `{printed}`")
+/// The version that was found in the output of `--version`, if dbdyno supports it: `oldest` or later.
+fn supported(
+    printed: &str,
+    version: Option<&str>,
+    is_too_old: impl Fn(&str) -> bool,
+    oldest: &str,
+) -> Result<String, String> {
+    match version {
+        None => Err(format!("its output for --version is `{printed}`")),
+        Some(version) if is_too_old(version) => {
+            Err(format!("it is version {version}; dbdyno requires {oldest} or later"))
+        }
+        Some(version) => Ok(version.to_owned()),
+    }
 }
 
 /// Replaces a configuration file by one that only this user can write and all users can read.

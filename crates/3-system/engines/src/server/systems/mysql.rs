@@ -13,10 +13,10 @@ use super::super::plan::{DiskRequest, Property, SettingsRequest};
 use super::super::systems::{ProgramFacts, ServerProgram};
 use super::super::{Network, ServerDir, ServerError, ServerPlan};
 use super::mysql_config::{
-    self as common, MYROCKS_PLUGIN, SettingsList, base_dir, option, version_numbers,
+    self as common, MYROCKS_PLUGIN, SettingsList, base_dir, has_plugin, option, version_numbers,
 };
 use super::mysql_versions::{Creation, OLDEST, OLDEST_ON_NETWORK, VersionFacts};
-use super::{too_old, unrecognised, write_config};
+use super::{supported, write_config};
 
 /// MySQL and compatible forks: Percona Server, Facebook's MySQL with MyRocks.
 ///
@@ -48,11 +48,7 @@ impl ServerProgram for MySql {
                 "it is MariaDB {version}; use the system mariadb, or set the path of MySQL's program in \
                  the experiment (Debian's mysqld is a link to MariaDB's)"
             )),
-            Some(version) if version_numbers(version) < OLDEST.0 => {
-                Err(too_old(version, OLDEST.1, ""))
-            }
-            Some(version) => Ok(version.to_owned()),
-            None => Err(unrecognised(printed)),
+            version => supported(printed, version, |it| version_numbers(it) < OLDEST.0, OLDEST.1),
         }
     }
 
@@ -234,10 +230,6 @@ fn engine_settings(plan: &ServerPlan) -> Vec<(&'static str, String)> {
         ("rocksdb", "ON".to_owned())
     };
     vec![load, ("default_storage_engine", "ROCKSDB".to_owned())]
-}
-
-fn has_plugin(files: &ProgramFiles) -> bool {
-    files.plugin_dir.as_ref().is_some_and(|directory| directory.join(MYROCKS_PLUGIN).is_file())
 }
 
 /// The program's list of options.

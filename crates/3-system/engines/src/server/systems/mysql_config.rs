@@ -12,6 +12,7 @@ use dbdyno_types::server::{Address, Durability, StatementMode, StorageEngine, Ta
 use dbdyno_types::settings::mysql_canonical_name;
 
 use super::super::access::{ACCOUNT, ServerCertificate};
+use super::super::installation::ProgramFiles;
 use super::super::plan::{
     CHARACTERS, CHECKSUMS, DiskRequest, ISOLATION, Property, SettingsRequest, TORN_PAGES,
     durability_of,
@@ -326,6 +327,11 @@ pub(crate) fn admit(
         (format!("'{ACCOUNT}'@'{client}'"), if *tls { " REQUIRE SSL" } else { "" });
     connection.run(&format!("CREATE USER {account} IDENTIFIED {login} '{verifier}'{tls}"))?;
     connection.run(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION"))
+}
+
+/// Whether MyRocks is there as a plugin.
+pub(crate) fn has_plugin(files: &ProgramFiles) -> bool {
+    files.plugin_dir.as_ref().is_some_and(|directory| directory.join(MYROCKS_PLUGIN).is_file())
 }
 
 /// Writes the configuration file; returns the command that starts the server.

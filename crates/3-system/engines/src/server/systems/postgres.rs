@@ -19,7 +19,7 @@ use super::super::plan::{DiskRequest, Property, SettingsRequest};
 use super::super::postgres_lock::LOCK_FILE;
 use super::super::systems::{Cache, ProgramFacts, ReleaseFolders, ServerProgram};
 use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan, plan, postgres_lock};
-use super::{too_old, unrecognised, write_config};
+use super::{supported, write_config};
 use crate::postgres::session;
 use crate::server_engine::Purpose;
 
@@ -99,13 +99,7 @@ impl ServerProgram for Postgres {
     fn version(&self, printed: &str) -> Result<String, String> {
         let mut words = printed.split_whitespace().skip_while(|word| *word != "(PostgreSQL)");
         let version = words.nth(1).filter(|version| session::major_version(version) > 0);
-        match version {
-            None => Err(unrecognised(printed)),
-            Some(version) if session::major_version(version) < OLDEST.0 => {
-                Err(too_old(version, OLDEST.1, ""))
-            }
-            Some(version) => Ok(version.to_owned()),
-        }
+        supported(printed, version, |it| session::major_version(it) < OLDEST.0, OLDEST.1)
     }
 
     fn files(&self, program: &Path, _: Option<StorageEngine>) -> Result<ProgramFiles, ServerError> {
