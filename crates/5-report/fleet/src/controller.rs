@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::decide::{Action, Observation, decide, needs_nodes};
 use crate::files::{AttemptFiles, StoreError};
 use crate::jobs::{Job, JobEnd, Node};
-use crate::record::{AttemptEnd, EndKind, FleetRecord, JobId, Outcome, UnixTime};
+use crate::record::{EndKind, FleetRecord, JobId, Outcome, UnixTime};
 
 /// Slurm, or a simulation of it.
 pub trait Cluster {
@@ -242,11 +242,8 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             // Found by its name later, or submitted again.
             Err(ClusterError::NoAnswer(error)) => last.state = format!("not submitted: {error}"),
             Err(ClusterError::Refused(reason) | ClusterError::Unknown(reason)) => {
-                let (seen, kind) = (now, EndKind::Failed);
                 let reason = format!("Slurm refused the job: {reason}");
-                let end = AttemptEnd { seen, reason: reason.clone(), measured: 0, kind };
-                last.end = Some(end);
-                last.state.clear();
+                last.finish(now, &reason, 0, EndKind::Failed);
                 task.outcome = Some(Outcome::Failed { reason });
             }
         }

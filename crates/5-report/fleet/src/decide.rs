@@ -11,8 +11,7 @@ use dbdyno_units::Nanos;
 use crate::files::{AttemptFiles, TaskEnd};
 use crate::jobs::{Job, JobEnd, JobState, Node};
 use crate::record::{
-    AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Limits, MAX_ATTEMPTS, Outcome,
-    TaskRecord, UnixTime,
+    AttemptRecord, EndKind, FleetRecord, JobId, Limits, MAX_ATTEMPTS, Outcome, TaskRecord, UnixTime,
 };
 
 /// How long Slurm may take to list a job whose submission was not answered.
@@ -124,27 +123,16 @@ impl Decision<'_, '_> {
     /// Finds jobs whose number is not stored, by their claim or their name. If an attempt was submitted
     /// twice, the job that claimed it is its job.
     fn adopt_jobs(&mut self) {
-        let mut found = Vec::new();
-        for attempt in &self.task_ref().attempts {
+        for at in 0..self.task_ref().attempts.len() {
+            let attempt = &self.task_ref().attempts[at];
             let claim = self.files(attempt.number).and_then(|files| files.claim.as_ref()?.job);
             let by_name = || {
                 let name = self.record.job_name(self.task_ref(), attempt.number);
-                self.seen.jobs?.iter().find(|job| job.name == name).map(|job| job.id)
+                let jobs = self.seen.jobs.filter(|_| attempt.end.is_none())?;
+                jobs.iter().find(|job| job.name == name).map(|job| job.id)
             };
-            let known = match (claim, attempt.job) {
-                (Some(claim), _) => Some(claim),
-                (None, Some(job)) => Some(job),
-                (None, None) if attempt.end.is_none() => by_name(),
-                (None, None) => None,
-            };
-            if known != attempt.job {
-                found.push((attempt.number, known));
-            }
-        }
-        for (number, job) in found {
-            if let Some(attempt) = self.attempt_mut(number) {
-                attempt.job = job;
-            }
+            let known = claim.or(attempt.job).or_else(by_name);
+            self.record.tasks[self.index].attempts[at].job = known;
         }
     }
 
@@ -175,14 +163,10 @@ impl Decision<'_, '_> {
 
     /// Cancels what may still run of a task that has ended.
     fn end_other_attempts(&mut self) {
-        let open: Vec<(u32, Option<JobId>, UnixTime)> = self
-            .task_ref()
-            .attempts
-            .iter()
-            .filter(|attempt| attempt.end.is_none())
-            .map(|attempt| (attempt.number, attempt.job, attempt.submitted))
-            .collect();
-        for (number, job, submitted) in open {
+        let attempts = self.task_ref().attempts.iter();
+        let open: Vec<AttemptRecord> =
+            attempts.filter(|attempt| attempt.end.is_none()).cloned().collect();
+        for AttemptRecord { number, job, submitted, .. } in open {
             match job {
                 Some(job) => {
                     self.actions.push(Action::Fence { task: self.index, attempt: number });
@@ -290,12 +274,8 @@ impl Decision<'_, '_> {
                 return;
             }
             self.cancel(job.id);
-            let waited = now.since(since);
-            self.end(
-                number,
-                &format!("node {node} was not available for {waited}"),
-                EndKind::NodeDown,
-            );
+            let reason = format!("node {node} was not available for {}", now.since(since));
+            self.end(number, &reason, EndKind::NodeDown);
         }
     }
 
@@ -332,9 +312,7 @@ impl Decision<'_, '_> {
         let seen = self.seen.now;
         let measured = self.files(number).map_or(0, AttemptFiles::measured);
         if let Some(attempt) = self.attempt_mut(number) {
-            let reason = reason.to_owned();
-            attempt.end.get_or_insert(AttemptEnd { seen, reason, measured, kind });
-            attempt.state.clear();
+            attempt.finish(seen, reason, measured, kind);
         }
     }
 
@@ -377,17 +355,8 @@ impl Decision<'_, '_> {
             }
         }
         let task = &mut self.record.tasks[self.index];
-        let node = task.node.clone();
-        task.attempts.push(AttemptRecord {
-            number,
-            node,
-            submitted: self.seen.now,
-            job: None,
-            state: String::new(),
-            unavailable_since: None,
-            missing_since: None,
-            end: None,
-        });
+        let (node, submitted) = (task.node.clone(), self.seen.now);
+        task.attempts.push(AttemptRecord { number, node, submitted, ..AttemptRecord::default() });
         self.submit(number);
     }
 
@@ -417,23 +386,18 @@ impl Decision<'_, '_> {
             return true;
         }
         let request = &self.record.request;
-        let lost = if request.named_nodes && !request.shard && !self.task_ref().builds {
-            Some(why.to_owned())
+        let reason = if request.named_nodes && !request.shard && !self.task_ref().builds {
+            why.to_owned()
         } else {
             let Some(nodes) = self.seen.nodes else { return false };
-            match find_replacement(self.record, self.index, nodes) {
-                Some(node) => {
-                    self.record.tasks[self.index].node = node;
-                    None
-                }
-                None => Some(format!("{why}, and there is no other node for it")),
+            if let Some(node) = find_replacement(self.record, self.index, nodes) {
+                self.record.tasks[self.index].node = node;
+                return true;
             }
+            format!("{why}, and there is no other node for it")
         };
-        let is_lost = lost.is_some();
-        if let Some(reason) = lost {
-            self.record.tasks[self.index].outcome = Some(Outcome::Lost { reason });
-        }
-        !is_lost
+        self.record.tasks[self.index].outcome = Some(Outcome::Lost { reason });
+        false
     }
 }
 
