@@ -23,7 +23,7 @@ use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Group, Throughput};
 use serde_json::json;
 
-use parse::{FORMATS, Value, check_same_tests, number_blocks, parse, without_mark};
+use parse::{FORMATS, Value, check_same_tests, number_blocks, parse};
 
 /// Files could not be imported.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +113,9 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
         let content = read(path)
             .map_err(|error| ImportError::Input(format!("{}: {error}", path.display())))?;
         let directory = directories.get(path).map(String::as_str);
-        let (found, kept) = parse(path, without_mark(&content), of_tables, directory)?;
+        // Editors write a mark of UTF-8 at the beginning of a file.
+        let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
+        let (found, kept) = parse(path, content, of_tables, directory)?;
         let space = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{space}{}:\n{kept}", path.display()));
         values.extend(found);
