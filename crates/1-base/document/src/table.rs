@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use dbdyno_units::{Bytes, Nanos, Share};
@@ -27,15 +28,6 @@ enum Form {
     Header,
     ArrayHeader,
     Inline,
-}
-
-/// An integer or a string, for keys that can be either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scalar<'d> {
-    /// A TOML integer.
-    Integer(i64),
-    /// A TOML string.
-    String(&'d str),
 }
 
 /// The settings of an array, in its order.
@@ -244,11 +236,11 @@ impl<'d> Table<'d> {
         self.item(key).and_then(Item::as_bool)
     }
 
-    /// An integer or a string.
-    pub fn scalar(&mut self, key: &'static str) -> Option<Spanned<Scalar<'d>>> {
+    /// An integer or a string, as text.
+    pub fn scalar(&mut self, key: &'static str) -> Option<Spanned<Cow<'d, str>>> {
         self.read(key, "an integer or a string", |item| {
-            let integer = item.as_integer().map(Scalar::Integer);
-            integer.or_else(|| item.as_str().map(Scalar::String))
+            let integer = item.as_integer().map(|integer| Cow::Owned(integer.to_string()));
+            integer.or_else(|| item.as_str().map(Cow::Borrowed))
         })
     }
 
