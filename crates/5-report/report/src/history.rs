@@ -131,18 +131,7 @@ impl FigureHistory {
     }
 }
 
-impl FigureChange {
-    /// Its size regardless of its direction: equal for a ratio and its reciprocal.
-    fn size(&self) -> f64 {
-        self.point.ratio.ratio.get().ln().abs()
-    }
-}
-
 impl History {
-    fn tested(&self) -> usize {
-        self.figures.iter().filter(|one| one.is_tested() && one.p_value.is_some()).count()
-    }
-
     /// Whether figures differ in the number of clients.
     fn is_sweep(&self) -> bool {
         self.figures.windows(2).any(|pair| pair[0].figure.clients != pair[1].figure.clients)
@@ -171,7 +160,7 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
     let p_values: Vec<f64> =
         tested.filter_map(|(_, search)| Some(search.as_ref()?.p_value())).collect();
     let level = false_discovery_level(&p_values, FALSE_DISCOVERIES);
-    let mut changes = Vec::new();
+    let mut changes: Vec<FigureChange> = Vec::new();
     let mut figures = Vec::new();
     for (mut history, search) in collected {
         if let Some(search) = search {
@@ -192,7 +181,9 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
         }
         figures.push(history);
     }
-    changes.sort_by(|a: &FigureChange, b| b.size().total_cmp(&a.size()));
+    // Equal for a ratio and its reciprocal.
+    let size = |change: &FigureChange| change.point.ratio.ratio.get().ln().abs();
+    changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let latest = reports.last().map_or_else(Default::default, |report| report.name.clone());
     Ok(History {
         name: latest,

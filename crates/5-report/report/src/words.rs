@@ -21,6 +21,16 @@ pub(crate) fn readable_time(started: &str) -> String {
     }
 }
 
+/// A title with a capital letter; a name that starts like `iTLB` stays.
+pub(crate) fn capitalized(title: &str) -> String {
+    let mut letters = title.chars();
+    let Some(first) = letters.next() else { return String::new() };
+    if letters.clone().next().is_some_and(char::is_uppercase) {
+        return title.to_owned();
+    }
+    first.to_uppercase().chain(letters).collect()
+}
+
 /// A report without any rows.
 pub(crate) const NOTHING_MEASURED: &str = "Nothing has been measured yet.";
 

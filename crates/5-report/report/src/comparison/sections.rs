@@ -17,10 +17,10 @@ use crate::charts::{Lane, point_estimate};
 use crate::figures::number;
 use crate::figures::{compact, plus_minus_percent, ratio};
 use crate::html::document as page;
-use crate::html::page::note;
 use crate::metric::clients;
 use crate::model::{GroupSummary, Metric, Role, Verdict, distinct};
 use crate::sections::{Chart, Output, Section, interval, ratio_cell};
+use crate::words::capitalized;
 
 /// Nothing was measured in any run.
 const NOTHING: &str = "Nothing to compare: no run has results of microbenchmarks.";
@@ -89,18 +89,8 @@ pub fn markdown(comparison: &Comparison, details: bool) -> String {
 /// The comparison as a self-contained page, styled like a report.
 pub fn html(comparison: &Comparison) -> String {
     let sections = View { comparison, output: Output::Page, details: true }.sections();
-    let notes = html! { @for note in &comparison.notes { li { (note) } } };
-    let body = html! {
-        header {
-            p.brand { "dbdyno" }
-            h1 { (title(comparison)) }
-        }
-        main {
-            (note("warning", "notes", "Differences between the runs", notes))
-            @for section in &sections { (page::section(section)) }
-        }
-    };
-    crate::html::document(&title(comparison), body)
+    let content = html! { @for section in &sections { (page::section(section)) } };
+    crate::html::of_runs(&title(comparison), None, &comparison.notes, content)
 }
 
 fn title(comparison: &Comparison) -> String {
@@ -581,10 +571,7 @@ impl<'a> Summaries<'a> {
             list(section, self.extremes());
             return;
         }
-        let what = match self.metric {
-            Metric::Qps => "Relative QPS",
-            Metric::Cpu => "Relative CPU per query",
-        };
+        let what = capitalized(self.metric.title());
         let figures = match output {
             Output::Markdown => "median, mean, worst to best microbenchmark",
             _ => "median, then min and max, then the worst and the best microbenchmark",

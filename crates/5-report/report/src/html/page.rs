@@ -49,9 +49,7 @@ pub(super) fn header(report: &Report) -> Markup {
             p.brand { "dbdyno " (report.version) }
             h1 { (report.name) }
             p.status.(class) { (words::status(report)) }
-            dl.strip {
-                @for (label, value) in facts(report) { div { dt { (label) } dd { (value) } } }
-            }
+            dl.strip { (pairs(&facts(report))) }
         }
     }
 }
@@ -188,7 +186,7 @@ pub(super) fn failures_and_warnings(report: &Report) -> Markup {
 }
 
 /// A box with a list; nothing for an empty list.
-pub(crate) fn note(class: &str, id: &str, title: &str, items: Markup) -> Markup {
+pub(super) fn note(class: &str, id: &str, title: &str, items: Markup) -> Markup {
     html! {
         @if !items.0.is_empty() {
             section.note.(class) aria-labelledby={ "h-" (id) } {
