@@ -8,8 +8,6 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use dbdyno_stats::{
     ChangePoint, ChangeSearch, Level, LogValue, MIN_VALUES, Quotient, false_discovery_level,
     is_too_noisy, median, possible_difference,
@@ -18,7 +16,7 @@ use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
 use crate::export::{ExportError, versioned_json};
-use crate::model::{Metric, Report, Verdict, compared_names, distinct};
+use crate::model::{Metric, Report, Verdict, compared_names, distinct, names_by};
 use crate::profile_change::ProfileChange;
 
 pub use runs::{CandidateVersion, HistoryError, HistoryRun};
@@ -238,7 +236,7 @@ struct Measured {
 /// All figures with a value: by candidate, metric and group, the microbenchmarks in running order and
 /// then the group as a whole.
 fn collect(reports: &[&Report]) -> Vec<Collected> {
-    let microbenchmarks = microbenchmarks(reports);
+    let microbenchmarks = names_by(reports, |one| (one.group.as_str(), one.clients));
     let mut all = Vec::new();
     for candidate in compared_names(reports) {
         for metric in [Metric::Qps, Metric::Cpu] {
@@ -282,19 +280,6 @@ fn collected(figure: Figure, microbenchmarks: usize, measured: &[Option<Measured
         points: Vec::new(),
     };
     (history, ChangeSearch::new(&logs))
-}
-
-/// The microbenchmarks of all runs by group and number of clients, in the running order of the first run
-/// that has them.
-fn microbenchmarks<'r>(reports: &[&'r Report]) -> BTreeMap<(&'r str, u32), Vec<&'r str>> {
-    let mut all: BTreeMap<(&str, u32), Vec<&str>> = BTreeMap::new();
-    for one in reports.iter().flat_map(|report| &report.microbenchmarks) {
-        let names = all.entry((one.group.as_str(), one.clients)).or_default();
-        if !names.contains(&one.name.as_str()) {
-            names.push(&one.name);
-        }
-    }
-    all
 }
 
 fn values(

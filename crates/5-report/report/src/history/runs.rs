@@ -97,16 +97,13 @@ fn directory(report: &Report) -> String {
 }
 
 fn labels(reports: &[&Report]) -> Vec<String> {
-    let parent = |report: &&Report| report.directory.parent().map(ToOwned::to_owned);
-    let mut parents: Vec<_> = reports.iter().map(parent).collect();
+    let mut parents: Vec<_> = reports.iter().map(|report| report.directory.parent()).collect();
     parents.dedup();
-    let mut labels: Vec<String> = reports.iter().map(|report| directory(report)).collect();
-    if parents.len() == 1 {
-        let short =
-            |report: &&Report| Some(report.directory.file_name()?.to_string_lossy().into_owned());
-        labels = reports.iter().zip(labels).map(|(one, long)| short(one).unwrap_or(long)).collect();
-    }
-    labels
+    let label = |report: &&Report| {
+        let name = report.directory.file_name().filter(|_| parents.len() == 1);
+        name.map_or_else(|| directory(report), |name| name.to_string_lossy().into_owned())
+    };
+    reports.iter().map(label).collect()
 }
 
 /// The runs as they are shown and exported.
