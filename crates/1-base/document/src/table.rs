@@ -306,11 +306,8 @@ impl<'d> Table<'d> {
                 .collect(),
             Some(_) => {
                 let tables = self.array(key, "tables", |value| value.as_inline_table());
-                let tables = tables.map_or_else(Vec::new, |tables| tables.value);
-                tables
-                    .into_iter()
-                    .map(|table| self.inner(key, Form::Inline, table.value, table.span))
-                    .collect()
+                let tables = tables.into_iter().flat_map(|tables| tables.value);
+                tables.map(|one| self.inner(key, Form::Inline, one.value, one.span)).collect()
             }
         }
     }
@@ -363,10 +360,7 @@ impl<'d> Table<'d> {
 
     /// Finishes reading: reports the keys that were not read.
     pub fn finish(self) {
-        for (key, _) in self.entries.iter() {
-            if self.read_keys.contains(&key) {
-                continue;
-            }
+        for (key, _) in self.entries.iter().filter(|(key, _)| !self.read_keys.contains(key)) {
             let span = self.span_of_key(key);
             let problem = Problem::new(span, format!("unknown key `{key}`{}", self.in_title()));
             let near = nearest(key, self.read_keys.iter().copied());
@@ -409,10 +403,7 @@ impl<'d> Table<'d> {
         get: impl Fn(&'d Item) -> Option<T>,
     ) -> Vec<(Spanned<&'d str>, Spanned<T>)> {
         let mut named = Vec::new();
-        for (key, item) in self.entries.iter() {
-            if self.read_keys.contains(&key) {
-                continue;
-            }
+        for (key, item) in self.entries.iter().filter(|(key, _)| !self.read_keys.contains(key)) {
             let key = Spanned { value: key, span: self.span_of_key(key) };
             match get(item) {
                 Some(value) => named.push((key, Spanned { value, span: span_of(item.span()) })),

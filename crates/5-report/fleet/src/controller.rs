@@ -109,10 +109,8 @@ impl<C: Cluster, S: Store> Controller<C, S> {
     pub fn step(&mut self, now: UnixTime) -> Result<(), StoreError> {
         let jobs = self.jobs(now);
         let ended = jobs.as_ref().map_or_else(Vec::new, |jobs| self.ended(jobs));
-        let nodes = match needs_nodes(&self.record, now) {
-            true => self.cluster.nodes(&self.record).ok(),
-            false => None,
-        };
+        let needs_nodes = needs_nodes(&self.record, now);
+        let nodes = needs_nodes.then(|| self.cluster.nodes(&self.record).ok()).flatten();
         // After the jobs: a job that ends writes its result first.
         let files = self.store.files(&self.record);
         let seen = Observation {
@@ -222,11 +220,7 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             attempt,
             node: &of.node,
             directory,
-            after: if of.builds {
-                Vec::new()
-            } else {
-                self.record.build_jobs().unwrap_or_default()
-            },
+            after: self.record.build_jobs().filter(|_| !of.builds).unwrap_or_default(),
             record: &self.record,
         };
         let submitted = self.cluster.submit(&submission);

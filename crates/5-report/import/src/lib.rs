@@ -179,12 +179,12 @@ fn words(values: &[Value]) -> Option<Warning> {
 fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportError> {
     let mut found = HashMap::new();
     let mut names = HashMap::new();
+    let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     for path in files {
         let same = files.iter().filter(|other| other.file_name() == path.file_name());
-        let real: Vec<PathBuf> =
-            same.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
-        let own = path.canonicalize().unwrap_or_else(|_| path.clone());
-        if real.iter().filter(|other| **other == own).count() > 1 {
+        let all: Vec<PathBuf> = same.map(real).collect();
+        let own = real(path);
+        if all.iter().filter(|other| **other == own).count() > 1 {
             return Err(ImportError::Input(format!("{} is named twice", path.display())));
         }
         let directory = own.parent().map(Path::to_owned);
@@ -193,7 +193,7 @@ fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportErro
             parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
         };
         let own = parts(&own);
-        let others: Vec<Vec<String>> = real.iter().map(|path| parts(path)).collect();
+        let others: Vec<Vec<String>> = all.iter().map(|path| parts(path)).collect();
         let is_common = |part: &dyn Fn(&[String]) -> Option<String>| {
             others.iter().all(|other| part(other) == part(&own))
         };
@@ -212,8 +212,7 @@ fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportErro
         }
     }
     for path in files {
-        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        if let Some(name) = names.get(&real.parent().map(Path::to_owned)) {
+        if let Some(name) = names.get(&real(path).parent().map(Path::to_owned)) {
             found.entry(path.clone()).or_insert_with(|| name.clone());
         }
     }

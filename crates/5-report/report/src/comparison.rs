@@ -183,6 +183,11 @@ impl Comparison {
         columns.filter_map(|(index, column)| Some((index, column.compared_with?))).collect()
     }
 
+    /// The labels of two columns: `B/A`.
+    fn quotient_of(&self, later: usize, earlier: usize) -> String {
+        format!("{}/{}", self.label(later), self.label(earlier))
+    }
+
     fn label(&self, column: usize) -> &str {
         self.columns.get(column).map_or("?", |column| &column.label)
     }

@@ -19,7 +19,7 @@ use crate::figures::{compact, plus_minus_percent, ratio};
 use crate::html::document as page;
 use crate::metric::clients;
 use crate::model::{GroupSummary, Metric, Role, Verdict, distinct};
-use crate::sections::{Chart, Output, Section, interval, ratio_cell};
+use crate::sections::{Block, Chart, Output, Section, interval, ratio_cell};
 use crate::words::capitalized;
 
 /// Nothing was measured in any run.
@@ -110,16 +110,12 @@ struct Summaries<'a> {
     groups: Vec<(&'a str, Vec<Option<&'a GroupSummary>>)>,
 }
 
-type SummaryFigure = fn(&GroupSummary) -> Ratio;
-
-const SUMMARY: [(&str, SummaryFigure); 4] = [
+const SUMMARY: [(&str, fn(&GroupSummary) -> Ratio); 4] = [
     ("median", |summary| summary.median),
     ("min", |summary| summary.min),
     ("max", |summary| summary.max),
     ("mean", |summary| summary.avg),
 ];
-
-type Block = dbdyno_text::Block<Chart>;
 
 #[derive(Clone, Copy)]
 struct View<'a> {
@@ -141,7 +137,6 @@ impl<'a> View<'a> {
         sections.extend(self.machines());
         sections.extend(several().map(|(candidate, _)| self.candidate(candidate)));
         sections.push(self.absolute());
-        sections.retain(|section| !section.blocks.is_empty());
         sections
     }
 
@@ -420,7 +415,8 @@ impl<'a> View<'a> {
     fn difference(self, difference: &Difference) -> String {
         let quotient = &difference.quotient;
         let [middle, low, high] = [quotient.ratio, quotient.low, quotient.high].map(ratio);
-        format!("{} {middle} ({low} to {high})", between(self.comparison, difference))
+        let columns = self.comparison.quotient_of(difference.later, difference.earlier);
+        format!("{columns} {middle} ({low} to {high})")
     }
 
     fn columns(self) -> impl Iterator<Item = Column> {
@@ -512,9 +508,9 @@ impl<'a> View<'a> {
     fn figures(self, candidate: &str, index: usize, figure: &ComparedFigure) -> Table {
         let comparison = self.comparison;
         let compared = comparison.compared_columns();
-        let quotients = compared.iter().map(|(column, earlier)| {
-            Column::number(format!("{}/{}", comparison.label(*column), comparison.label(*earlier)))
-        });
+        let quotients = compared.iter();
+        let quotients = quotients.map(|(later, earlier)| comparison.quotient_of(*later, *earlier));
+        let quotients = quotients.map(Column::number);
         let start = [Column::name("microbenchmark")].into_iter();
         let mut table = Table::new(start.chain(self.columns()).chain(quotients))
             .caption(figure.title)
@@ -646,11 +642,6 @@ fn lanes(rows: &[&RatioRow]) -> Vec<Vec<Option<Lane>>> {
     rows.iter().map(|row| row.cells.iter().enumerate().map(lane).collect()).collect()
 }
 
-/// The labels of the two columns of a difference: `B/A`.
-fn between(comparison: &Comparison, difference: &Difference) -> String {
-    format!("{}/{}", comparison.label(difference.later), comparison.label(difference.earlier))
-}
-
 /// `51.2k`, with its interval both ways.
 fn value(value: Option<&AbsoluteValue>) -> Cell {
     let Some(AbsoluteValue { value, interval, .. }) = value else { return Cell::dash() };
@@ -732,8 +723,8 @@ fn spread_of(comparison: &Comparison, change: &ChangeSummary) -> String {
         1 => "1 microbenchmark".to_owned(),
         count => format!("{min} to {max} over {count} microbenchmarks"),
     };
-    let (b, a) = (comparison.label(*column), comparison.label(*compared_with));
-    format!("{} of {b}/{a} median {median} ({over})", change.metric.quantity())
+    let columns = comparison.quotient_of(*column, *compared_with);
+    format!("{} of {columns} median {median} ({over})", change.metric.quantity())
 }
 
 fn named_spread(comparison: &Comparison, change: &ChangeSummary) -> String {
@@ -821,7 +812,8 @@ pub fn csv(comparison: &Comparison) -> String {
         .column("started", |(_, column, ..)| run(column).started.clone())
         .column("difference_between", |(row, ..)| {
             let difference = row.difference.as_ref();
-            difference.map_or_else(String::new, |one| between(comparison, one))
+            difference
+                .map_or_else(String::new, |one| comparison.quotient_of(one.later, one.earlier))
         })
         .ratios(["difference", "difference_low", "difference_high"], |(row, ..)| {
             Some(row.difference.as_ref()?.quotient)

@@ -108,12 +108,10 @@ fn add_notes(section: &mut Section, history: &History, listed: &str) {
 fn groups(history: &History) -> Section {
     let mut section = Section::new("groups", "groups");
     let levels = levels(history, &METRICS);
-    if levels.rows.is_empty() {
-        section.title.clear();
-        return section;
+    if !levels.rows.is_empty() {
+        section.push(levels);
+        section.note(LEVELS);
     }
-    section.push(levels);
-    section.note(LEVELS);
     section
 }
 
@@ -304,7 +302,6 @@ fn versions(history: &History) -> Section {
 pub fn csv(history: &History) -> String {
     struct Line<'a> {
         of: &'a FigureHistory,
-        figure: &'a Figure,
         run: usize,
         at: &'a HistoryRun,
         level: Option<Quotient>,
@@ -316,23 +313,23 @@ pub fn csv(history: &History) -> String {
         runs.map(move |(run, at)| {
             let level = of.levels.iter().find(|one| (one.first..=one.last).contains(&run));
             let point = of.points.iter().find(|point| point.after == run);
-            Line { of, figure: &of.figure, run, at, level: level.map(|level| level.ratio), point }
+            Line { of, run, at, level: level.map(|level| level.ratio), point }
         })
     });
     let directory = |one: &Line<'_>, of: fn(&ChangePoint) -> usize| {
         one.point.map_or_else(String::new, |point| history.runs[of(point)].directory.clone())
     };
     Csv::of(lines)
-        .column("candidate", |one| one.figure.candidate.clone())
+        .column("candidate", |one| one.of.figure.candidate.clone())
         .column("baseline", |_| history.baseline.clone())
-        .column("group", |one| one.figure.group.clone())
-        .column("microbenchmark", |one| one.figure.microbenchmark.clone().unwrap_or_default())
-        .column("clients", |one| one.figure.clients.to_string())
-        .column("metric", |one| one.figure.metric.name().to_owned())
+        .column("group", |one| one.of.figure.group.clone())
+        .column("microbenchmark", |one| one.of.figure.microbenchmark.clone().unwrap_or_default())
+        .column("clients", |one| one.of.figure.clients.to_string())
+        .column("metric", |one| one.of.figure.metric.name().to_owned())
         .column("directory", |one| one.at.directory.clone())
         .column("started", |one| one.at.started.clone())
         .column("version", |one| {
-            one.at.version_of(&one.figure.candidate).unwrap_or_default().to_owned()
+            one.at.version_of(&one.of.figure.candidate).unwrap_or_default().to_owned()
         })
         .ratio("ratio", |one| Some(one.of.values[one.run]?.ratio))
         .ratio("ci_low", |one| Some(one.of.values[one.run]?.interval?.0))
@@ -344,7 +341,7 @@ pub fn csv(history: &History) -> String {
         .ratios(["change", "change_low", "change_high"], |one| Some(one.point?.ratio))
         .column("verdict", |one| {
             let verdict = one.point.map(|point| one.of.verdict(point));
-            verdict.map_or("", |verdict| verdict.word(one.figure.metric)).to_owned()
+            verdict.map_or("", |verdict| verdict.word(one.of.figure.metric)).to_owned()
         })
         .column("p_value", |one| {
             one.point.map_or_else(String::new, |point| format!("{:.2e}", point.p_value))
