@@ -28,6 +28,7 @@ use crate::model::{
     CandidateRecord, Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, RunStatus,
     Verdict, compared_names, distinct, names_by,
 };
+use crate::sections::joined;
 use crate::words::{is_existing_server, readable_time, status};
 
 pub use absolute::{AbsoluteCell, AbsoluteRow, AbsoluteValue, Change, ChangeSummary};
@@ -217,10 +218,9 @@ fn columns(reports: &[&Report]) -> Vec<Column> {
     let of_first = reports.first().map(|first| first.clients()).unwrap_or_default();
     let mut columns = Vec::new();
     for (run, report) in reports.iter().enumerate() {
-        let machine: Vec<&str> = [host_fact::CPU, host_fact::CPUS_ONLINE]
-            .iter()
-            .filter_map(|label| report.host_fact(label))
-            .collect();
+        let facts = [host_fact::CPU, host_fact::CPUS_ONLINE].into_iter();
+        let facts = facts.filter_map(|label| report.host_fact(label)).map(str::to_owned);
+        let machine = joined(facts, ", ").unwrap_or_else(|| "machine unknown".to_owned());
         let system =
             report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
         let noise = report.noise_of(Metric::Qps);
@@ -233,10 +233,7 @@ fn columns(reports: &[&Report]) -> Vec<Column> {
                 run,
                 clients,
                 baseline: format!("{}, {system}", report.baseline),
-                machine: match machine.is_empty() {
-                    true => "machine unknown".to_owned(),
-                    false => machine.join(", "),
-                },
+                machine: machine.clone(),
                 data: DataSize::of(&report.settings).map(|data| data.to_string()),
                 noise: noise.map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),
                 compared_with: same.or(are_single.then_some(0)).filter(|_| run > 0),
@@ -387,10 +384,7 @@ fn notes(
             Some(_) if what == NOT_COMPLETE => format!("{} ({})", run.label, status(report)),
             _ => run.label.clone(),
         });
-        let names: Vec<String> = named.collect();
-        if !names.is_empty() {
-            notes.push(format!("{what}: {}", names.join(", ")));
-        }
+        notes.extend(joined(named, ", ").map(|names| format!("{what}: {names}")));
     };
     about(NOT_COMPLETE, &|report| report.status == RunStatus::Incomplete);
     about("insert benchmarks are not compared", &|report| report.insert.is_some());

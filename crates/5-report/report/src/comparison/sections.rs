@@ -19,7 +19,7 @@ use crate::figures::{compact, plus_minus_percent, ratio};
 use crate::html::document as page;
 use crate::metric::clients;
 use crate::model::{GroupSummary, Metric, Role, Verdict, distinct};
-use crate::sections::{Block, Chart, Output, Section, interval, ratio_cell};
+use crate::sections::{Block, Chart, Output, Section, interval, joined, ratio_cell};
 use crate::words::capitalized;
 
 /// Nothing was measured in any run.
@@ -277,11 +277,9 @@ impl<'a> View<'a> {
             let own: Vec<&str> = own.map(|(name, _)| *name).collect();
             (!own.is_empty()).then(|| format!("{} has {}", run.label, own.join(", ")))
         });
-        let own: Vec<String> = own.collect();
-        if !own.is_empty() {
+        if let Some(own) = joined(own, "; ") {
             section.push(Text::new(format!(
-                "Ratios to the baseline that only one run has are in its own report: {}.",
-                own.join("; ")
+                "Ratios to the baseline that only one run has are in its own report: {own}."
             )));
         }
         section

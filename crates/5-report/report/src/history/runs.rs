@@ -11,6 +11,7 @@ use super::{FigureHistory, MIN_RUNS};
 use crate::model::{
     CandidateRecord, OriginRecord, Report, Role, RunStatus, by_key, compared_names, distinct,
 };
+use crate::sections::joined;
 use crate::words::{first_digits, status};
 
 #[derive(Clone, Debug, Serialize)]
@@ -147,12 +148,8 @@ pub(super) fn version(candidate: &CandidateRecord) -> String {
         Some(OriginRecord::Imported { .. }) => return String::new(),
         Some(OriginRecord::Server { .. }) | None => None,
     };
-    [Some(candidate.system_title()), origin, build]
-        .into_iter()
-        .flatten()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(", ")
+    let parts = [Some(candidate.system_title()), origin, build].into_iter().flatten();
+    joined(parts.filter(|part| !part.is_empty()), ", ").unwrap_or_default()
 }
 
 /// Most names to list in a sentence.

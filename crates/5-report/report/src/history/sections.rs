@@ -16,7 +16,7 @@ use crate::html::document::with_heading;
 use crate::metric::with_clients;
 use crate::model::{Metric, by_key};
 use crate::profile_change::ProfileChange;
-use crate::sections::Section;
+use crate::sections::{Section, joined};
 use crate::words::{capitalized, readable_time};
 
 const METRICS: [Metric; 2] = [Metric::Qps, Metric::Cpu];
@@ -632,19 +632,14 @@ impl Chart<'_> {
     fn describe(&self, title: &str) -> String {
         let line = |line: &&FigureHistory| {
             let last = line.values.iter().flatten().last()?;
-            let changes: Vec<String> = line
-                .points
-                .iter()
-                .map(|point| {
-                    let date = self.history.runs[point.after].date();
-                    format!(", {} on {date}", size(point))
-                })
-                .collect();
-            let end = ratio(last.ratio);
-            Some(format!("{} {end} at the end{}", line.figure.candidate, changes.concat()))
+            let date = |point: &ChangePoint| self.history.runs[point.after].date();
+            let changes = line.points.iter();
+            let changes = changes.map(|point| format!(", {} on {}", size(point), date(point)));
+            let (end, changes) = (ratio(last.ratio), changes.collect::<String>());
+            Some(format!("{} {end} at the end{changes}", line.figure.candidate))
         };
-        let lines: Vec<String> = self.lines.iter().filter_map(line).collect();
-        format!("{title}: {}", lines.join("; "))
+        let lines = joined(self.lines.iter().filter_map(line), "; ");
+        format!("{title}: {}", lines.unwrap_or_default())
     }
 }
 

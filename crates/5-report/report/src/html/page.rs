@@ -246,25 +246,19 @@ pub(super) fn footer(report: &Report) -> Markup {
 }
 
 pub(super) fn candidates(report: &Report) -> Markup {
-    let baseline = report.candidates.iter().find(|candidate| candidate.role == Role::Baseline);
     let content = html! {
-        div.grid {
-            @for candidate in &report.candidates { (card(report, candidate, baseline)) }
-        }
+        div.grid { @for candidate in &report.candidates { (card(report, candidate)) } }
     };
     with_heading("candidates", "Candidates", content)
 }
 
-fn card(
-    report: &Report,
-    candidate: &CandidateRecord,
-    baseline: Option<&CandidateRecord>,
-) -> Markup {
+fn card(report: &Report, candidate: &CandidateRecord) -> Markup {
     let role = match candidate.role {
         Role::Baseline => "baseline",
         Role::Candidate => "candidate",
         Role::Control => "control: a second, independent instance of the baseline",
     };
+    let baseline = report.candidates.iter().find(|one| one.role == Role::Baseline);
     let other = baseline.filter(|_| candidate.role == Role::Candidate);
     let other = other.and_then(|baseline| baseline.build.as_ref());
     html! {
