@@ -14,8 +14,7 @@ use super::{
     RatioRow, Ratios, facts,
 };
 use crate::charts::{Lane, point_estimate};
-use crate::figures::number;
-use crate::figures::{compact, plus_minus_percent, ratio};
+use crate::figures::{compact, number, plus_minus_percent, ratio};
 use crate::html::document as page;
 use crate::metric::clients;
 use crate::model::{GroupSummary, Metric, Role, Verdict, distinct};
