@@ -7,7 +7,6 @@
 mod conclusions;
 mod finding;
 mod more_time;
-mod steps;
 mod words;
 
 use serde::Serialize;
@@ -18,8 +17,7 @@ use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row, RunStatus};
 pub(crate) use conclusions::{conclusions, conclusions_of_each};
 pub(crate) use finding::{Finding, GroupValue};
 pub(crate) use more_time::{MoreTime, command};
-pub(crate) use steps::steps;
-pub(crate) use words::{change, ends_in_words, sized};
+pub(crate) use words::{change, ends_in_words, sized, steps};
 
 /// The key result of a candidate in one group, at one number of clients.
 #[derive(Clone, Debug, Serialize)]
