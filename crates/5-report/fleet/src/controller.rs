@@ -173,8 +173,8 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         let mut submissions = Vec::new();
         for action in actions {
             match *action {
-                // Accepted in `step`; cancelled below, with those of earlier steps.
-                Action::Accept { .. } | Action::Cancel(_) => {}
+                // Accepted in `step`.
+                Action::Accept { .. } => {}
                 Action::Fence { task, attempt } => {
                     self.store.fence(&self.record.tasks[task].name, attempt)?;
                 }

@@ -31,7 +31,7 @@ pub struct Observation<'a> {
     pub files: &'a BTreeMap<(usize, u32), AttemptFiles>,
 }
 
-/// What is to be done. The record already contains it.
+/// What is to be done, besides cancelling the jobs in [`FleetRecord::not_cancelled`]. The record already contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Submit the job of an attempt.
@@ -40,17 +40,10 @@ pub enum Action {
         task: usize,
         attempt: u32,
     },
-    Cancel(JobId),
     /// Tell an attempt to stop, if it still runs.
-    Fence {
-        task: usize,
-        attempt: u32,
-    },
+    Fence { task: usize, attempt: u32 },
     /// Take the run of a complete attempt as that of the task.
-    Accept {
-        task: usize,
-        attempt: u32,
-    },
+    Accept { task: usize, attempt: u32 },
 }
 
 /// Updates the record by an observation; returns what is to be done. The record must be stored before
@@ -170,7 +163,7 @@ impl Decision<'_, '_> {
             match job {
                 Some(job) => {
                     self.actions.push(Action::Fence { task: self.index, attempt: number });
-                    self.cancel(job);
+                    self.record.not_cancelled.insert(job);
                     self.end(number, "not needed any more", EndKind::Done);
                 }
                 None if self.was_never_submitted(submitted) => {
@@ -247,7 +240,7 @@ impl Decision<'_, '_> {
         let is_broken = job.waits_for_broken_node();
         if job.waits_for_failed_job() {
             // The next attempt waits for the next job of the builds.
-            self.cancel(job.id);
+            self.record.not_cancelled.insert(job.id);
             return self.end(number, "the job of its builds failed", EndKind::Done);
         }
         let Some(attempt) = self.attempt_mut(number) else { return };
@@ -261,7 +254,7 @@ impl Decision<'_, '_> {
         attempt.unavailable_since = since;
         let node = attempt.node.clone();
         if cancelled {
-            self.cancel(job.id);
+            self.record.not_cancelled.insert(job.id);
         } else if let Some(since) = since.filter(|since| now.since(*since) >= wait) {
             // They are asked for before the next step.
             let Some(nodes) = self.seen.nodes else { return };
@@ -273,7 +266,7 @@ impl Decision<'_, '_> {
                 }
                 return;
             }
-            self.cancel(job.id);
+            self.record.not_cancelled.insert(job.id);
             let reason = format!("node {node} was not available for {}", now.since(since));
             self.end(number, &reason, EndKind::NodeDown);
         }
@@ -358,11 +351,6 @@ impl Decision<'_, '_> {
         let (node, submitted) = (task.node.clone(), self.seen.now);
         task.attempts.push(AttemptRecord { number, node, submitted, ..AttemptRecord::default() });
         self.submit(number);
-    }
-
-    fn cancel(&mut self, job: JobId) {
-        self.record.not_cancelled.insert(job);
-        self.actions.push(Action::Cancel(job));
     }
 
     fn submit(&mut self, number: u32) {
