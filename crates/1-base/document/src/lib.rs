@@ -27,5 +27,5 @@ mod values;
 
 pub use document::{Document, without_passwords};
 pub use problem::{Problem, Problems, Span, Spanned, did_you_mean, nearest};
-pub use table::{Number, Scalar, Setting, SettingList, Table};
+pub use table::{Number, Setting, SettingList, Table};
 pub use values::{BadValue, parse_count, parse_duration, parse_share, parse_size};

@@ -53,20 +53,26 @@ impl fmt::Display for Problems {
 
 impl Problems {
     fn show(&self, problem: &Problem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = Place::of(problem.span, &self.text);
-        let number = place.number.to_string();
+        let start = self.text.floor_char_boundary(problem.span.start);
+        let line_start = self.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[line_start..].lines().next().unwrap_or_default();
+        // A span may start at the end of the line and may continue in later lines.
+        let at = |offset: usize| {
+            line.floor_char_boundary(offset.saturating_sub(line_start).min(line.len()))
+        };
+        let from = at(start);
+        let to = at(problem.span.end).max(from);
+        let [before, wrong, after] = [&line[..from], &line[from..to], &line[to..]].map(printable);
+        let number = line_number(&self.text, start).to_string();
         let margin = " ".repeat(number.len());
-        let before = printable(place.before);
-        let wrong = printable(place.wrong);
         let carets = "^".repeat(wrong.chars().count().max(1));
         let indent = " ".repeat(before.chars().count());
 
         writeln!(f, "error: {}", problem.message)?;
-        let column = place.before.chars().count() + 1;
+        let column = line[..from].chars().count() + 1;
         writeln!(f, "{margin}--> {}:{number}:{column}", self.file)?;
         writeln!(f, "{margin} |")?;
-        let line = format!("{before}{wrong}{}", printable(place.after));
-        writeln!(f, "{}", format!("{number} | {line}").trim_end())?;
+        writeln!(f, "{}", format!("{number} | {before}{wrong}{after}").trim_end())?;
         write!(f, "{margin} | {indent}{carets}")?;
         match &problem.help {
             Some(help) => write!(f, " {help}"),
@@ -79,32 +85,6 @@ impl Problems {
 pub(crate) fn line_number(text: &str, offset: usize) -> usize {
     let offset = text.floor_char_boundary(offset);
     text[..offset].matches('\n').count() + 1
-}
-
-/// The line in which a span starts, split into three parts.
-struct Place<'t> {
-    number: usize,
-    before: &'t str,
-    wrong: &'t str,
-    after: &'t str,
-}
-
-impl<'t> Place<'t> {
-    fn of(span: Span, text: &'t str) -> Self {
-        let start = text.floor_char_boundary(span.start);
-        let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
-        let line = text[line_start..].lines().next().unwrap_or_default();
-        // A span may start at the end of the line and may continue in later lines.
-        let from = line.floor_char_boundary((start - line_start).min(line.len()));
-        let to = line.floor_char_boundary(span.end.saturating_sub(line_start).min(line.len()));
-        let to = to.max(from);
-        Self {
-            number: line_number(text, start),
-            before: &line[..from],
-            wrong: &line[from..to],
-            after: &line[to..],
-        }
-    }
 }
 
 /// The text in a form that is safe to print: carets stay aligned, and escape sequences of the file

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use dbdyno_units::{Bytes, Nanos, Share};
@@ -27,15 +28,6 @@ enum Form {
     Header,
     ArrayHeader,
     Inline,
-}
-
-/// An integer or a string, for keys that can be either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scalar<'d> {
-    /// A TOML integer.
-    Integer(i64),
-    /// A TOML string.
-    String(&'d str),
 }
 
 /// The settings of an array, in its order.
@@ -244,11 +236,11 @@ impl<'d> Table<'d> {
         self.item(key).and_then(Item::as_bool)
     }
 
-    /// An integer or a string.
-    pub fn scalar(&mut self, key: &'static str) -> Option<Spanned<Scalar<'d>>> {
+    /// An integer or a string, as text.
+    pub fn scalar(&mut self, key: &'static str) -> Option<Spanned<Cow<'d, str>>> {
         self.read(key, "an integer or a string", |item| {
-            let integer = item.as_integer().map(Scalar::Integer);
-            integer.or_else(|| item.as_str().map(Scalar::String))
+            let integer = item.as_integer().map(|integer| Cow::Owned(integer.to_string()));
+            integer.or_else(|| item.as_str().map(Cow::Borrowed))
         })
     }
 
@@ -314,11 +306,8 @@ impl<'d> Table<'d> {
                 .collect(),
             Some(_) => {
                 let tables = self.array(key, "tables", |value| value.as_inline_table());
-                let tables = tables.map_or_else(Vec::new, |tables| tables.value);
-                tables
-                    .into_iter()
-                    .map(|table| self.inner(key, Form::Inline, table.value, table.span))
-                    .collect()
+                let tables = tables.into_iter().flat_map(|tables| tables.value);
+                tables.map(|one| self.inner(key, Form::Inline, one.value, one.span)).collect()
             }
         }
     }
@@ -371,10 +360,7 @@ impl<'d> Table<'d> {
 
     /// Finishes reading: reports the keys that were not read.
     pub fn finish(self) {
-        for (key, _) in self.entries.iter() {
-            if self.read_keys.contains(&key) {
-                continue;
-            }
+        for (key, _) in self.entries.iter().filter(|(key, _)| !self.read_keys.contains(key)) {
             let span = self.span_of_key(key);
             let problem = Problem::new(span, format!("unknown key `{key}`{}", self.in_title()));
             let near = nearest(key, self.read_keys.iter().copied());
@@ -417,10 +403,7 @@ impl<'d> Table<'d> {
         get: impl Fn(&'d Item) -> Option<T>,
     ) -> Vec<(Spanned<&'d str>, Spanned<T>)> {
         let mut named = Vec::new();
-        for (key, item) in self.entries.iter() {
-            if self.read_keys.contains(&key) {
-                continue;
-            }
+        for (key, item) in self.entries.iter().filter(|(key, _)| !self.read_keys.contains(key)) {
             let key = Spanned { value: key, span: self.span_of_key(key) };
             match get(item) {
                 Some(value) => named.push((key, Spanned { value, span: span_of(item.span()) })),

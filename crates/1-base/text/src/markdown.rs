@@ -54,11 +54,9 @@ fn blocks<C>(out: &mut String, blocks: &[Block<C>]) {
             Block::Facts(facts) => {
                 out.push('\n');
                 for fact in &facts.rows {
-                    let label = match fact.label.is_empty() {
-                        true => String::new(),
-                        false => format!("{}: ", escape(&fact.label)),
-                    };
-                    out.push_str(&format!("- {label}{}\n", escape(&fact.text)));
+                    let [label, text] = [&fact.label, &fact.text].map(|text| escape(text));
+                    let between = if label.is_empty() { "" } else { ": " };
+                    out.push_str(&format!("- {label}{between}{text}\n"));
                 }
             }
             Block::Details(_, inner) => self::blocks(out, inner),
@@ -68,12 +66,9 @@ fn blocks<C>(out: &mut String, blocks: &[Block<C>]) {
 }
 
 fn title(out: &mut String, level: &str, title: &str, about: &str) {
-    match (title.is_empty(), about.is_empty()) {
-        (true, _) => {}
-        (false, true) => out.push_str(&format!("\n{level} {}\n", escape(title))),
-        (false, false) => {
-            out.push_str(&format!("\n{level} {}: {}\n", escape(title), escape(about)));
-        }
+    let about = if about.is_empty() { String::new() } else { format!(": {}", escape(about)) };
+    if !title.is_empty() {
+        out.push_str(&format!("\n{level} {}{about}\n", escape(title)));
     }
 }
 
@@ -89,21 +84,16 @@ fn paragraph(text: &Text) -> String {
 
 fn table(table: &Table) -> String {
     let titles: Vec<String> = table.columns.iter().map(|column| escape(&column.title)).collect();
-    let rules: Vec<&str> = table
-        .columns
-        .iter()
-        .map(|column| if column.kind == Kind::Number { "---:" } else { "---" })
-        .collect();
+    let rule = |column: &Column| if column.kind == Kind::Number { "---:" } else { "---" };
+    let rules: Vec<&str> = table.columns.iter().map(rule).collect();
     let mut out = format!("| {} |\n| {} |\n", titles.join(" | "), rules.join(" | "));
     for row in &table.rows {
         let mut cells: Vec<String> = match &row.part {
             Some(part) => vec![format!("**{}**", escape(part))],
-            None => table
-                .columns
-                .iter()
-                .zip(&row.cells)
-                .map(|(column, one)| cell(column, one))
-                .collect(),
+            None => {
+                let cells = table.columns.iter().zip(&row.cells);
+                cells.map(|(column, one)| cell(column, one)).collect()
+            }
         };
         cells.resize(table.columns.len(), String::new());
         out.push_str(&format!("| {} |\n", cells.join(" | ")));
@@ -121,11 +111,8 @@ fn cell(column: &Column, cell: &Cell) -> String {
         let space = if text.is_empty() { "" } else { " " };
         text.push_str(&format!("{space}`{}`", tone.sign()));
     }
-    match &cell.interval {
-        Some(interval) if !interval.ends.is_empty() => {
-            text.push_str(&format!(" ({})", escape(&interval.ends)));
-        }
-        _ => {}
+    if let Some(interval) = cell.interval.as_ref().filter(|one| !one.ends.is_empty()) {
+        text.push_str(&format!(" ({})", escape(&interval.ends)));
     }
     text
 }

@@ -1,7 +1,7 @@
 //! Short names for tables, if the full ones are too long: those of a matrix have all settings in their
 //! names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A short form of each name, or letters if none of them fits; `None` if the full names fit.
 pub fn short_names(names: &[&str], fit: impl Fn(&[&str]) -> bool) -> Option<Vec<String>> {
@@ -47,28 +47,24 @@ fn without_common_parts(names: &[&str]) -> Vec<String> {
         }
     };
     let short: Vec<String> = names.iter().map(short).collect();
-    let mut sorted = short.clone();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let is_valid = sorted.len() == names.len() && !sorted.iter().any(String::is_empty);
+    let is_unique = short.iter().collect::<BTreeSet<_>>().len() == names.len();
+    let is_valid = is_unique && !short.iter().any(String::is_empty);
     if is_valid { short } else { names.iter().map(|&name| name.to_owned()).collect() }
 }
 
 /// The parts of `name` that differ in `names`: of each part between dots if all have as many, of the
 /// whole names otherwise.
 fn distinct(name: &str, names: &[&str]) -> String {
-    let parts = |name: &'_ str| -> Vec<String> { name.split('.').map(str::to_owned).collect() };
-    let own = parts(name);
-    if names.iter().any(|other| parts(other).len() != own.len()) {
+    let own: Vec<&str> = name.split('.').collect();
+    if names.iter().any(|other| other.split('.').count() != own.len()) {
         return without_common_ends(name, names).to_owned();
     }
     let differing = own.iter().enumerate().filter_map(|(at, part)| {
-        let others: Vec<String> = names.iter().map(|other| parts(other)[at].clone()).collect();
-        let others: Vec<&str> = others.iter().map(String::as_str).collect();
+        let others: Vec<&str> = names.iter().filter_map(|other| other.split('.').nth(at)).collect();
         let differs = others.iter().any(|other| other != part);
-        differs.then(|| without_common_ends(part, &others).to_owned())
+        differs.then(|| without_common_ends(part, &others))
     });
-    differing.collect::<Vec<String>>().join(".")
+    differing.collect::<Vec<&str>>().join(".")
 }
 
 /// The name without the words that all names start or end with. A name keeps at least one word.

@@ -105,14 +105,11 @@ fn title(out: &mut String, title: &str, about: &str, (room, paint): (usize, Pain
         out.push_str(&format!("{}\n", paint.bold(&line)));
     }
     out.push_str(&paint.bold(&last));
-    let beside = width(&last) + 2 + width(&about) <= room;
-    match (about.is_empty(), beside) {
-        (true, _) => {}
-        (false, true) => out.push_str(&paint.dim(&format!("  {about}"))),
-        (false, false) => {
-            for line in wrap(&about, room) {
-                out.push_str(&format!("\n{}", paint.dim(&line)));
-            }
+    if !about.is_empty() && width(&last) + 2 + width(&about) <= room {
+        out.push_str(&paint.dim(&format!("  {about}")));
+    } else {
+        for line in wrap(&about, room) {
+            out.push_str(&format!("\n{}", paint.dim(&line)));
         }
     }
     out.push('\n');
@@ -329,12 +326,9 @@ impl Drawing<'_> {
     }
 
     fn heading(&self, out: &mut String, layout: &Layout, part: &[usize]) {
-        let titles: Vec<Vec<String>> = part
-            .iter()
-            .map(|at| {
-                break_name(&plain(&self.table.columns[*at].title), layout.columns[*at].total())
-            })
-            .collect();
+        let title = |at: &usize| plain(&self.table.columns[*at].title);
+        let broken = |at: &usize| break_name(&title(at), layout.columns[*at].total());
+        let titles: Vec<Vec<String>> = part.iter().map(broken).collect();
         let lines = titles.iter().map(Vec::len).max().unwrap_or(0);
         for line in 0..lines {
             let mut pieces = Pieces::default();
@@ -377,13 +371,8 @@ impl Drawing<'_> {
             let text = cut(&shown(cell), widths.value.max(widths.title));
             is_repeated &= column.kind == Kind::Group
                 && before.and_then(|row| row.cells.get(*at)).is_some_and(|one| one == cell);
-            self.cell(
-                &mut pieces,
-                (column, widths),
-                cell,
-                if is_repeated { "" } else { &text },
-                row,
-            );
+            let text = if is_repeated { "" } else { text.as_str() };
+            self.cell(&mut pieces, (column, widths), cell, text, row);
         }
         out.push_str(&format!("{}\n", pieces.text));
     }

@@ -169,7 +169,7 @@ fn write_claim(directory: &Path, place: &TaskPlace) -> Result<bool, StoreError> 
     match write() {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-        Err(source) => Err(StoreError { path, source }),
+        Err(error) => Err(files::at(&path)(error)),
     }
 }
 

@@ -46,7 +46,7 @@ impl BuildSession {
                 Err(error) => Err(error),
             }
         };
-        claimed().map_err(|source| StoreError { path: claim.clone(), source })
+        claimed().map_err(files::at(&claim))
     }
 
     /// Counts a finished build.
@@ -86,7 +86,7 @@ pub fn is_marked(cache: &Path, record: &FleetRecord) -> bool {
 /// Removes the mark of a fleet run.
 pub fn unmark_cache(cache: &Path, record: &FleetRecord) -> Result<(), StoreError> {
     let mark = mark(cache, record);
-    files::remove(&mark).map_err(|source| StoreError { path: mark, source })
+    files::remove(&mark).map_err(files::at(&mark))
 }
 
 fn mark(cache: &Path, record: &FleetRecord) -> PathBuf {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::decide::{Action, Observation, decide, needs_nodes};
 use crate::files::{AttemptFiles, StoreError};
 use crate::jobs::{Job, JobEnd, Node};
-use crate::record::{AttemptEnd, EndKind, FleetRecord, JobId, Outcome, UnixTime};
+use crate::record::{EndKind, FleetRecord, JobId, Outcome, UnixTime};
 
 /// Slurm, or a simulation of it.
 pub trait Cluster {
@@ -109,10 +109,8 @@ impl<C: Cluster, S: Store> Controller<C, S> {
     pub fn step(&mut self, now: UnixTime) -> Result<(), StoreError> {
         let jobs = self.jobs(now);
         let ended = jobs.as_ref().map_or_else(Vec::new, |jobs| self.ended(jobs));
-        let nodes = match needs_nodes(&self.record, now) {
-            true => self.cluster.nodes(&self.record).ok(),
-            false => None,
-        };
+        let needs_nodes = needs_nodes(&self.record, now);
+        let nodes = needs_nodes.then(|| self.cluster.nodes(&self.record).ok()).flatten();
         // After the jobs: a job that ends writes its result first.
         let files = self.store.files(&self.record);
         let seen = Observation {
@@ -175,8 +173,8 @@ impl<C: Cluster, S: Store> Controller<C, S> {
         let mut submissions = Vec::new();
         for action in actions {
             match *action {
-                // Accepted in `step`; cancelled below, with those of earlier steps.
-                Action::Accept { .. } | Action::Cancel(_) => {}
+                // Accepted in `step`.
+                Action::Accept { .. } => {}
                 Action::Fence { task, attempt } => {
                     self.store.fence(&self.record.tasks[task].name, attempt)?;
                 }
@@ -222,11 +220,7 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             attempt,
             node: &of.node,
             directory,
-            after: if of.builds {
-                Vec::new()
-            } else {
-                self.record.build_jobs().unwrap_or_default()
-            },
+            after: self.record.build_jobs().filter(|_| !of.builds).unwrap_or_default(),
             record: &self.record,
         };
         let submitted = self.cluster.submit(&submission);
@@ -242,11 +236,8 @@ impl<C: Cluster, S: Store> Controller<C, S> {
             // Found by its name later, or submitted again.
             Err(ClusterError::NoAnswer(error)) => last.state = format!("not submitted: {error}"),
             Err(ClusterError::Refused(reason) | ClusterError::Unknown(reason)) => {
-                let (seen, kind) = (now, EndKind::Failed);
                 let reason = format!("Slurm refused the job: {reason}");
-                let end = AttemptEnd { seen, reason: reason.clone(), measured: 0, kind };
-                last.end = Some(end);
-                last.state.clear();
+                last.finish(now, &reason, 0, EndKind::Failed);
                 task.outcome = Some(Outcome::Failed { reason });
             }
         }

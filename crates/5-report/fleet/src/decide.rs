@@ -11,8 +11,7 @@ use dbdyno_units::Nanos;
 use crate::files::{AttemptFiles, TaskEnd};
 use crate::jobs::{Job, JobEnd, JobState, Node};
 use crate::record::{
-    AttemptEnd, AttemptRecord, EndKind, FleetRecord, JobId, Limits, MAX_ATTEMPTS, Outcome,
-    TaskRecord, UnixTime,
+    AttemptRecord, EndKind, FleetRecord, JobId, Limits, MAX_ATTEMPTS, Outcome, TaskRecord, UnixTime,
 };
 
 /// How long Slurm may take to list a job whose submission was not answered.
@@ -32,7 +31,7 @@ pub struct Observation<'a> {
     pub files: &'a BTreeMap<(usize, u32), AttemptFiles>,
 }
 
-/// What is to be done. The record already contains it.
+/// What is to be done, besides cancelling the jobs in [`FleetRecord::not_cancelled`]. The record already contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Submit the job of an attempt.
@@ -41,17 +40,10 @@ pub enum Action {
         task: usize,
         attempt: u32,
     },
-    Cancel(JobId),
     /// Tell an attempt to stop, if it still runs.
-    Fence {
-        task: usize,
-        attempt: u32,
-    },
+    Fence { task: usize, attempt: u32 },
     /// Take the run of a complete attempt as that of the task.
-    Accept {
-        task: usize,
-        attempt: u32,
-    },
+    Accept { task: usize, attempt: u32 },
 }
 
 /// Updates the record by an observation; returns what is to be done. The record must be stored before
@@ -124,27 +116,16 @@ impl Decision<'_, '_> {
     /// Finds jobs whose number is not stored, by their claim or their name. If an attempt was submitted
     /// twice, the job that claimed it is its job.
     fn adopt_jobs(&mut self) {
-        let mut found = Vec::new();
-        for attempt in &self.task_ref().attempts {
+        for at in 0..self.task_ref().attempts.len() {
+            let attempt = &self.task_ref().attempts[at];
             let claim = self.files(attempt.number).and_then(|files| files.claim.as_ref()?.job);
             let by_name = || {
                 let name = self.record.job_name(self.task_ref(), attempt.number);
-                self.seen.jobs?.iter().find(|job| job.name == name).map(|job| job.id)
+                let jobs = self.seen.jobs.filter(|_| attempt.end.is_none())?;
+                jobs.iter().find(|job| job.name == name).map(|job| job.id)
             };
-            let known = match (claim, attempt.job) {
-                (Some(claim), _) => Some(claim),
-                (None, Some(job)) => Some(job),
-                (None, None) if attempt.end.is_none() => by_name(),
-                (None, None) => None,
-            };
-            if known != attempt.job {
-                found.push((attempt.number, known));
-            }
-        }
-        for (number, job) in found {
-            if let Some(attempt) = self.attempt_mut(number) {
-                attempt.job = job;
-            }
+            let known = claim.or(attempt.job).or_else(by_name);
+            self.record.tasks[self.index].attempts[at].job = known;
         }
     }
 
@@ -175,18 +156,14 @@ impl Decision<'_, '_> {
 
     /// Cancels what may still run of a task that has ended.
     fn end_other_attempts(&mut self) {
-        let open: Vec<(u32, Option<JobId>, UnixTime)> = self
-            .task_ref()
-            .attempts
-            .iter()
-            .filter(|attempt| attempt.end.is_none())
-            .map(|attempt| (attempt.number, attempt.job, attempt.submitted))
-            .collect();
-        for (number, job, submitted) in open {
+        let attempts = self.task_ref().attempts.iter();
+        let open: Vec<AttemptRecord> =
+            attempts.filter(|attempt| attempt.end.is_none()).cloned().collect();
+        for AttemptRecord { number, job, submitted, .. } in open {
             match job {
                 Some(job) => {
                     self.actions.push(Action::Fence { task: self.index, attempt: number });
-                    self.cancel(job);
+                    self.record.not_cancelled.insert(job);
                     self.end(number, "not needed any more", EndKind::Done);
                 }
                 None if self.was_never_submitted(submitted) => {
@@ -263,7 +240,7 @@ impl Decision<'_, '_> {
         let is_broken = job.waits_for_broken_node();
         if job.waits_for_failed_job() {
             // The next attempt waits for the next job of the builds.
-            self.cancel(job.id);
+            self.record.not_cancelled.insert(job.id);
             return self.end(number, "the job of its builds failed", EndKind::Done);
         }
         let Some(attempt) = self.attempt_mut(number) else { return };
@@ -277,7 +254,7 @@ impl Decision<'_, '_> {
         attempt.unavailable_since = since;
         let node = attempt.node.clone();
         if cancelled {
-            self.cancel(job.id);
+            self.record.not_cancelled.insert(job.id);
         } else if let Some(since) = since.filter(|since| now.since(*since) >= wait) {
             // They are asked for before the next step.
             let Some(nodes) = self.seen.nodes else { return };
@@ -289,13 +266,9 @@ impl Decision<'_, '_> {
                 }
                 return;
             }
-            self.cancel(job.id);
-            let waited = now.since(since);
-            self.end(
-                number,
-                &format!("node {node} was not available for {waited}"),
-                EndKind::NodeDown,
-            );
+            self.record.not_cancelled.insert(job.id);
+            let reason = format!("node {node} was not available for {}", now.since(since));
+            self.end(number, &reason, EndKind::NodeDown);
         }
     }
 
@@ -332,9 +305,7 @@ impl Decision<'_, '_> {
         let seen = self.seen.now;
         let measured = self.files(number).map_or(0, AttemptFiles::measured);
         if let Some(attempt) = self.attempt_mut(number) {
-            let reason = reason.to_owned();
-            attempt.end.get_or_insert(AttemptEnd { seen, reason, measured, kind });
-            attempt.state.clear();
+            attempt.finish(seen, reason, measured, kind);
         }
     }
 
@@ -377,23 +348,9 @@ impl Decision<'_, '_> {
             }
         }
         let task = &mut self.record.tasks[self.index];
-        let node = task.node.clone();
-        task.attempts.push(AttemptRecord {
-            number,
-            node,
-            submitted: self.seen.now,
-            job: None,
-            state: String::new(),
-            unavailable_since: None,
-            missing_since: None,
-            end: None,
-        });
+        let (node, submitted) = (task.node.clone(), self.seen.now);
+        task.attempts.push(AttemptRecord { number, node, submitted, ..AttemptRecord::default() });
         self.submit(number);
-    }
-
-    fn cancel(&mut self, job: JobId) {
-        self.record.not_cancelled.insert(job);
-        self.actions.push(Action::Cancel(job));
     }
 
     fn submit(&mut self, number: u32) {
@@ -417,23 +374,18 @@ impl Decision<'_, '_> {
             return true;
         }
         let request = &self.record.request;
-        let lost = if request.named_nodes && !request.shard && !self.task_ref().builds {
-            Some(why.to_owned())
+        let reason = if request.named_nodes && !request.shard && !self.task_ref().builds {
+            why.to_owned()
         } else {
             let Some(nodes) = self.seen.nodes else { return false };
-            match find_replacement(self.record, self.index, nodes) {
-                Some(node) => {
-                    self.record.tasks[self.index].node = node;
-                    None
-                }
-                None => Some(format!("{why}, and there is no other node for it")),
+            if let Some(node) = find_replacement(self.record, self.index, nodes) {
+                self.record.tasks[self.index].node = node;
+                return true;
             }
+            format!("{why}, and there is no other node for it")
         };
-        let is_lost = lost.is_some();
-        if let Some(reason) = lost {
-            self.record.tasks[self.index].outcome = Some(Outcome::Lost { reason });
-        }
-        !is_lost
+        self.record.tasks[self.index].outcome = Some(Outcome::Lost { reason });
+        false
     }
 }
 

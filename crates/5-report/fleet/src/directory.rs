@@ -29,7 +29,7 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
 use crate::controller::Store;
-use crate::files::{self, AttemptFiles, LARGE, SMALL, StoreError, TaskResult};
+use crate::files::{self, AttemptFiles, LARGE, SMALL, StoreError, TaskResult, at};
 use crate::record::{FORMAT, FleetRecord, TaskRecord, is_hexadecimal, is_node_name, is_task_name};
 use crate::slurm::job_script;
 
@@ -323,11 +323,6 @@ fn open_lock(path: &Path, create: bool) -> io::Result<File> {
     let lock = options.create(create).truncate(false).write(true).custom_flags(flags).open(path)?;
     check_regular(&lock, SMALL)?;
     Ok(lock)
-}
-
-/// An error of a file.
-fn at(path: &Path) -> impl Fn(io::Error) -> StoreError {
-    move |source| StoreError { path: path.to_owned(), source }
 }
 
 #[cfg(test)]

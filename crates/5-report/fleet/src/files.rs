@@ -21,15 +21,19 @@ pub struct StoreError {
     pub source: io::Error,
 }
 
+/// An error of a file.
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> StoreError {
+    move |source| StoreError { path: path.to_owned(), source }
+}
+
 /// Replaces a file: after a kill or on a full disk there is the old or the new one.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), StoreError> {
-    replace_file(path, content).map_err(|source| StoreError { path: path.to_owned(), source })
+    replace_file(path, content).map_err(at(path))
 }
 
 /// Replaces a file by a value as JSON.
 pub(crate) fn replace_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
-    let text = serde_json::to_vec_pretty(value);
-    let text = text.map_err(|error| StoreError { path: path.to_owned(), source: error.into() })?;
+    let text = serde_json::to_vec_pretty(value).map_err(|error| at(path)(error.into()))?;
     replace(path, &text)
 }
 
@@ -42,9 +46,7 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
 /// Creates an empty file, unless it exists.
 pub(crate) fn touch(path: &Path) -> Result<(), StoreError> {
     match create_new(path) {
-        Err(source) if source.kind() != ErrorKind::AlreadyExists => {
-            Err(StoreError { path: path.to_owned(), source })
-        }
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(at(path)(error)),
         _ => Ok(()),
     }
 }

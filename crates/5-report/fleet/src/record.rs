@@ -61,7 +61,7 @@ pub struct FleetRecord {
 }
 
 /// One run: the experiment on a node, or a shard of its microbenchmarks. Or the builds of all runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// The name of its directory.
     pub name: String,
@@ -80,7 +80,7 @@ pub struct TaskRecord {
 }
 
 /// One job of a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptRecord {
     /// Its number, from 1.
     pub number: u32,
@@ -237,8 +237,7 @@ impl Outcome {
 impl TaskRecord {
     pub fn new(name: &str, node: &str, microbenchmarks: Option<Vec<String>>) -> Self {
         let (name, node) = (name.to_owned(), node.to_owned());
-        let (builds, attempts) = (false, Vec::new());
-        Self { name, node, microbenchmarks, builds, attempts, forgiven: 0, outcome: None }
+        Self { name, node, microbenchmarks, ..Self::default() }
     }
 
     pub fn attempt(&self, number: u32) -> Option<&AttemptRecord> {
@@ -261,11 +260,8 @@ impl TaskRecord {
         let mut has_any = false;
         let is_open = |one: &&mut AttemptRecord| one.end.is_none() && one.job.is_some();
         for attempt in self.attempts.iter_mut().filter(is_open) {
-            let (reason, kind) = ("cancelled".to_owned(), EndKind::Done);
             // No pause is needed before the next attempt, so the exact time does not matter.
-            let end = AttemptEnd { seen: attempt.submitted, reason, measured: 0, kind };
-            attempt.end = Some(end);
-            attempt.state.clear();
+            attempt.finish(attempt.submitted, "cancelled", 0, EndKind::Done);
             has_any = true;
         }
         has_any
@@ -291,6 +287,15 @@ impl TaskRecord {
             failures += u32::from(is_failure && index >= self.forgiven);
         }
         failures
+    }
+}
+
+impl AttemptRecord {
+    /// Ends it, unless it has ended.
+    pub(crate) fn finish(&mut self, seen: UnixTime, reason: &str, measured: u64, kind: EndKind) {
+        let reason = reason.to_owned();
+        self.end.get_or_insert(AttemptEnd { seen, reason, measured, kind });
+        self.state.clear();
     }
 }
 
@@ -406,10 +411,8 @@ mod tests {
             node: node.to_owned(),
             submitted: seen,
             job: Some(1),
-            state: String::new(),
-            unavailable_since: None,
-            missing_since: None,
             end: Some(AttemptEnd { seen, reason, measured, kind: EndKind::Interrupted }),
+            ..AttemptRecord::default()
         }
     }
 
@@ -443,10 +446,8 @@ mod tests {
                 node: task.node.clone(),
                 submitted: UnixTime(1_800_000_000),
                 job: Some(1_000_000),
-                state: String::new(),
-                unavailable_since: None,
-                missing_since: None,
                 end: Some(end),
+                ..AttemptRecord::default()
             }];
             task.outcome = Some(Outcome::Complete { attempt: 1, failures: 0 });
         }

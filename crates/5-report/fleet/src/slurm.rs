@@ -112,14 +112,11 @@ impl Cluster for Slurm {
     }
 
     fn cancel(&mut self, jobs: &[JobId]) -> Result<(), ClusterError> {
-        let calls: Vec<Result<String, ClusterError>> = jobs
-            .chunks(JOBS_PER_CALL)
-            .map(|some| call("scancel", some.iter().map(JobId::to_string)))
-            .collect();
-        let mut errors: Vec<ClusterError> = calls.into_iter().filter_map(Result::err).collect();
+        let calls = jobs.chunks(JOBS_PER_CALL);
+        let calls = calls.map(|some| call("scancel", some.iter().map(JobId::to_string)));
         // One that may be repeated first.
-        errors.sort_by_key(|error| !matches!(error, ClusterError::NoAnswer(_)));
-        errors.into_iter().next().map_or(Ok(()), Err)
+        let is_final = |error: &ClusterError| !matches!(error, ClusterError::NoAnswer(_));
+        calls.filter_map(Result::err).min_by_key(is_final).map_or(Ok(()), Err)
     }
 }
 

@@ -39,18 +39,16 @@ impl TaskStatus {
                 };
                 let words = [attempts, failures];
                 let words: Vec<String> = words.into_iter().filter(|one| !one.is_empty()).collect();
-                ("complete".to_owned(), words.join(", "))
+                ("complete", words.join(", "))
             }
-            (Some(Outcome::Skipped { reason }), _) => ("skipped".to_owned(), reason.clone()),
-            (Some(Outcome::Failed { reason }), _) => ("failed".to_owned(), reason.clone()),
-            (Some(Outcome::Lost { reason }), _) => ("lost".to_owned(), reason.clone()),
-            (Some(Outcome::Cancelled { reason }), _) => ("cancelled".to_owned(), reason.clone()),
-            (None, None) => ("waiting".to_owned(), String::new()),
+            (Some(Outcome::Skipped { reason }), _) => ("skipped", reason.clone()),
+            (Some(Outcome::Failed { reason }), _) => ("failed", reason.clone()),
+            (Some(Outcome::Lost { reason }), _) => ("lost", reason.clone()),
+            (Some(Outcome::Cancelled { reason }), _) => ("cancelled", reason.clone()),
+            (None, None) => ("waiting", String::new()),
             (None, Some(attempt)) => match &attempt.end {
-                Some(end) if end.kind == EndKind::NodeDown => {
-                    ("no node".to_owned(), end.reason.clone())
-                }
-                Some(end) => ("retrying".to_owned(), end.reason.clone()),
+                Some(end) if end.kind == EndKind::NodeDown => ("no node", end.reason.clone()),
+                Some(end) => ("retrying", end.reason.clone()),
                 None => current(attempt, files),
             },
         };
@@ -59,7 +57,7 @@ impl TaskStatus {
             node: task.node.clone(),
             builds: task.builds,
             // Slurm's word, or what a file of another user says.
-            state: plain(&state),
+            state: plain(state),
             attempt: last.map(|attempt| attempt.number),
             job: last.and_then(|attempt| attempt.job),
             detail: plain(&detail),
@@ -69,16 +67,14 @@ impl TaskStatus {
 
 /// State and detail of an attempt that has not ended in the record. Its files may say more than the
 /// record, which nobody updates while no controller runs.
-fn current(attempt: &AttemptRecord, files: &AttemptFiles) -> (String, String) {
-    let doing = || files.progress.as_ref().map(|progress| progress.doing.clone());
+fn current<'a>(attempt: &'a AttemptRecord, files: &AttemptFiles) -> (&'a str, String) {
     if let Some(result) = &files.result {
-        let (state, detail) = match &result.end {
+        return match &result.end {
             TaskEnd::Complete { .. } => ("measured", String::new()),
             TaskEnd::Skipped { reason } => ("skipped", reason.clone()),
             TaskEnd::Interrupted => ("interrupted", String::new()),
             TaskEnd::Failed { reason, .. } => ("failing", reason.clone()),
         };
-        return (state.to_owned(), detail);
     }
     let (state, detail) = match attempt.state.split_once(" (") {
         Some((state, detail)) => (state, detail.trim_end_matches(')')),
@@ -88,7 +84,8 @@ fn current(attempt: &AttemptRecord, files: &AttemptFiles) -> (String, String) {
         ("submitting" | "submitted" | "pending" | "waiting for builds", Some(_)) => "running",
         (state, _) => state,
     };
-    (state.to_owned(), doing().unwrap_or_else(|| detail.to_owned()))
+    let doing = files.progress.as_ref().map(|progress| progress.doing.clone());
+    (state, doing.unwrap_or_else(|| detail.to_owned()))
 }
 
 /// How many tasks that measure are in which state: `3 complete, 1 running`.
@@ -180,9 +177,7 @@ mod tests {
             submitted: UnixTime(0),
             job: Some(7),
             state: "pending (Resources)".to_owned(),
-            unavailable_since: None,
-            missing_since: None,
-            end: None,
+            ..AttemptRecord::default()
         };
         record.tasks[0].attempts = vec![attempt.clone()];
         record.tasks[1].outcome = Some(Outcome::Complete { attempt: 1, failures: 2 });

@@ -23,7 +23,7 @@ use dbdyno_workloads::catalog::Catalog;
 use dbdyno_workloads::definition::{Group, Throughput};
 use serde_json::json;
 
-use parse::{FORMATS, Value, check_same_tests, number_blocks, parse, without_mark};
+use parse::{FORMATS, Value, check_same_tests, number_blocks, parse};
 
 /// Files could not be imported.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +113,9 @@ pub fn import(request: &Request) -> Result<Imported, ImportError> {
         let content = read(path)
             .map_err(|error| ImportError::Input(format!("{}: {error}", path.display())))?;
         let directory = directories.get(path).map(String::as_str);
-        let (found, kept) = parse(path, without_mark(&content), of_tables, directory)?;
+        // Editors write a mark of UTF-8 at the beginning of a file.
+        let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
+        let (found, kept) = parse(path, content, of_tables, directory)?;
         let space = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{space}{}:\n{kept}", path.display()));
         values.extend(found);
@@ -177,12 +179,12 @@ fn words(values: &[Value]) -> Option<Warning> {
 fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportError> {
     let mut found = HashMap::new();
     let mut names = HashMap::new();
+    let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     for path in files {
         let same = files.iter().filter(|other| other.file_name() == path.file_name());
-        let real: Vec<PathBuf> =
-            same.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
-        let own = path.canonicalize().unwrap_or_else(|_| path.clone());
-        if real.iter().filter(|other| **other == own).count() > 1 {
+        let all: Vec<PathBuf> = same.map(real).collect();
+        let own = real(path);
+        if all.iter().filter(|other| **other == own).count() > 1 {
             return Err(ImportError::Input(format!("{} is named twice", path.display())));
         }
         let directory = own.parent().map(Path::to_owned);
@@ -191,7 +193,7 @@ fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportErro
             parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
         };
         let own = parts(&own);
-        let others: Vec<Vec<String>> = real.iter().map(|path| parts(path)).collect();
+        let others: Vec<Vec<String>> = all.iter().map(|path| parts(path)).collect();
         let is_common = |part: &dyn Fn(&[String]) -> Option<String>| {
             others.iter().all(|other| part(other) == part(&own))
         };
@@ -210,8 +212,7 @@ fn directories(files: &[PathBuf]) -> Result<HashMap<PathBuf, String>, ImportErro
         }
     }
     for path in files {
-        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        if let Some(name) = names.get(&real.parent().map(Path::to_owned)) {
+        if let Some(name) = names.get(&real(path).parent().map(Path::to_owned)) {
             found.entry(path.clone()).or_insert_with(|| name.clone());
         }
     }

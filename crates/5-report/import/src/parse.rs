@@ -78,11 +78,6 @@ pub(crate) fn at_line(path: &Path, line: usize, what: &str, help: &str) -> Impor
     ImportError::Input(format!("{}:{line}: {what}; {help}", path.display()))
 }
 
-/// Removes the mark of UTF-8 that editors write at the beginning of a file.
-pub(crate) fn without_mark(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
-}
-
 /// The values of a file, and the text to keep of it. Tables do not contain the number of clients, and no
 /// output contains its candidate, which is that of the file's name, or else `directory`.
 pub(crate) fn parse(
@@ -178,6 +173,7 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
             let what = "it has no general statistics: the run did not come to its end";
             return Err(at_line(path, output.line, what, SYSBENCH_HELP));
         }
+        let latencies = Latencies::new(output.histogram);
         Ok(Value {
             file: path.to_owned(),
             line: output.line,
@@ -185,7 +181,7 @@ fn sysbench(path: &Path, text: &str, directory: Option<&str>) -> Result<Vec<Valu
             microbenchmark: microbenchmark.clone(),
             clients,
             throughput: Some(throughput),
-            summary: Some(Box::new(output.whole())),
+            summary: Some(Box::new(Summary { latencies, ..output.found })),
             ..Value::default()
         })
     };
@@ -390,7 +386,8 @@ impl Output {
             if let Some((value, rest)) = line.split_once('|') {
                 let count = rest.trim_start_matches('*').trim();
                 let millis: f64 = number_of("a latency", value.trim())?;
-                self.histogram.push((nanos(millis), number_of("a count", count)?));
+                let nanos = (millis * 1e6).round() as u64;
+                self.histogram.push((nanos, number_of("a count", count)?));
                 return Ok(());
             }
             self.in_histogram = line.contains("distribution");
@@ -438,10 +435,6 @@ impl Output {
         let average = (seconds > 0.0).then(|| self.found.queries as f64 / seconds);
         self.queries_per_second.or(average)
     }
-
-    fn whole(self) -> Summary {
-        Summary { latencies: Latencies::new(self.histogram), ..self.found }
-    }
 }
 
 /// `33584  (16767.81 per sec.)`
@@ -456,10 +449,6 @@ fn count_and_rate(text: &str) -> Result<(u64, f64), String> {
 
 pub(crate) fn number_of<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("`{text}` is not {what}"))
-}
-
-fn nanos(millis: f64) -> u64 {
-    (millis * 1e6).round() as u64
 }
 
 #[cfg(test)]

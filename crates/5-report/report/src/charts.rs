@@ -107,11 +107,6 @@ impl Scale {
     pub(crate) fn line_class(&self, value: f64) -> &'static str {
         if self.ratios && is_one(value) { "one" } else { "tick" }
     }
-
-    /// The label of a tick where labels have no fixed number of decimals.
-    pub(crate) fn label(&self, value: f64, fixed: String) -> String {
-        if self.ratios { fixed } else { axis_label(value) }
-    }
 }
 
 fn is_one(value: f64) -> bool {
@@ -332,8 +327,10 @@ impl Axis {
     fn ticks(&self) -> Vec<(f64, String, &'static str)> {
         match self {
             Self::Linear(scale) => {
+                // Labels of amounts have no fixed number of decimals.
+                let label = |at, fixed| if scale.ratios { fixed } else { axis_label(at) };
                 let ticks = scale.ticks().into_iter();
-                ticks.map(|(at, text)| (at, scale.label(at, text), scale.line_class(at))).collect()
+                ticks.map(|(at, text)| (at, label(at, text), scale.line_class(at))).collect()
             }
             Self::Logarithmic(low, high) => (*low as i32..=*high as i32)
                 .map(|power| 10_f64.powi(power))

@@ -11,7 +11,7 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use absolute::Sources;
 use dbdyno_results::DataSize;
@@ -26,8 +26,9 @@ use crate::export::{ExportError, versioned_json};
 use crate::metric::{Grouping, summarise};
 use crate::model::{
     CandidateRecord, Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, RunStatus,
-    Verdict, compared_names, distinct,
+    Verdict, compared_names, distinct, names_by,
 };
+use crate::sections::joined;
 use crate::words::{is_existing_server, readable_time, status};
 
 pub use absolute::{AbsoluteCell, AbsoluteRow, AbsoluteValue, Change, ChangeSummary};
@@ -183,6 +184,11 @@ impl Comparison {
         columns.filter_map(|(index, column)| Some((index, column.compared_with?))).collect()
     }
 
+    /// The labels of two columns: `B/A`.
+    fn quotient_of(&self, later: usize, earlier: usize) -> String {
+        format!("{}/{}", self.label(later), self.label(earlier))
+    }
+
     fn label(&self, column: usize) -> &str {
         self.columns.get(column).map_or("?", |column| &column.label)
     }
@@ -209,43 +215,32 @@ pub fn json(comparison: &Comparison) -> Result<String, ExportError> {
 }
 
 fn columns(reports: &[&Report]) -> Vec<Column> {
-    let measured = reports.iter().enumerate().flat_map(|(run, report)| {
-        report.clients().into_iter().map(move |clients| (run, *report, clients))
-    });
-    let mut columns: Vec<Column> = measured
-        .enumerate()
-        .map(|(index, (run, report, clients))| column(index, run, report, clients))
-        .collect();
-    let first: Vec<u32> =
-        columns.iter().take_while(|column| column.run == 0).map(|column| column.clients).collect();
-    for column in columns.iter_mut().filter(|column| column.run > 0) {
-        let same = first.iter().position(|clients| *clients == column.clients);
-        let are_single = first.len() == 1 && reports[column.run].clients().len() == 1;
-        column.compared_with = same.or(are_single.then_some(0));
+    let of_first = reports.first().map(|first| first.clients()).unwrap_or_default();
+    let mut columns = Vec::new();
+    for (run, report) in reports.iter().enumerate() {
+        let facts = [host_fact::CPU, host_fact::CPUS_ONLINE].into_iter();
+        let facts = facts.filter_map(|label| report.host_fact(label)).map(str::to_owned);
+        let machine = joined(facts, ", ").unwrap_or_else(|| "machine unknown".to_owned());
+        let system =
+            report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
+        let noise = report.noise_of(Metric::Qps);
+        let own = report.clients();
+        let are_single = of_first.len() == 1 && own.len() == 1;
+        for clients in own {
+            let same = of_first.iter().position(|one| *one == clients);
+            columns.push(Column {
+                label: letter(columns.len()),
+                run,
+                clients,
+                baseline: format!("{}, {system}", report.baseline),
+                machine: machine.clone(),
+                data: DataSize::of(&report.settings).map(|data| data.to_string()),
+                noise: noise.map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),
+                compared_with: same.or(are_single.then_some(0)).filter(|_| run > 0),
+            });
+        }
     }
     columns
-}
-
-fn column(index: usize, run: usize, report: &Report, clients: u32) -> Column {
-    let machine: Vec<&str> = [host_fact::CPU, host_fact::CPUS_ONLINE]
-        .iter()
-        .filter_map(|label| report.host_fact(label))
-        .collect();
-    let system = report.candidates.first().map_or_else(String::new, CandidateRecord::system_title);
-    let noise = report.noise_of(Metric::Qps);
-    Column {
-        label: letter(index),
-        run,
-        clients,
-        baseline: format!("{}, {system}", report.baseline),
-        machine: match machine.is_empty() {
-            true => "machine unknown".to_owned(),
-            false => machine.join(", "),
-        },
-        data: DataSize::of(&report.settings).map(|data| data.to_string()),
-        noise: noise.map_or_else(|| "unknown".to_owned(), |noise| format!("±{noise}")),
-        compared_with: None,
-    }
 }
 
 fn info(index: usize, report: &Report, columns: &[Column]) -> RunInfo {
@@ -290,7 +285,7 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
         })
     };
     for candidate in compared_names(reports) {
-        for (group, microbenchmarks) in names(reports) {
+        for (group, microbenchmarks) in names_by(reports, |one| one.group.as_str()) {
             let summary = |column: &Column| {
                 let same = |one: &&GroupSummary| {
                     (one.group.as_str(), one.candidate.as_str(), one.clients)
@@ -333,18 +328,6 @@ fn relative(metric: Metric, reports: &[&Report], columns: &[Column]) -> Ratios {
         metric == Metric::Qps || groups.iter().any(is_shown)
     });
     Ratios { groups, merged, rows }
-}
-
-/// Microbenchmarks of all reports by group, in the running order of the first report that has them.
-fn names<'a>(reports: &[&'a Report]) -> BTreeMap<&'a str, Vec<&'a str>> {
-    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for report in reports {
-        for (group, members) in Grouping::Five.groups(&report.microbenchmarks) {
-            let names = groups.entry(group).or_default();
-            names.extend(members.iter().map(|(_, member)| member.name.as_str()));
-        }
-    }
-    groups.into_iter().map(|(group, names)| (group, distinct(names))).collect()
 }
 
 /// Summaries over all runs, if no microbenchmark is in two of them, as those of shards; empty otherwise.
@@ -401,10 +384,7 @@ fn notes(
             Some(_) if what == NOT_COMPLETE => format!("{} ({})", run.label, status(report)),
             _ => run.label.clone(),
         });
-        let names: Vec<String> = named.collect();
-        if !names.is_empty() {
-            notes.push(format!("{what}: {}", names.join(", ")));
-        }
+        notes.extend(joined(named, ", ").map(|names| format!("{what}: {names}")));
     };
     about(NOT_COMPLETE, &|report| report.status == RunStatus::Incomplete);
     about("insert benchmarks are not compared", &|report| report.insert.is_some());

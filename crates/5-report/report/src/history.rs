@@ -8,8 +8,6 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use dbdyno_stats::{
     ChangePoint, ChangeSearch, Level, LogValue, MIN_VALUES, Quotient, false_discovery_level,
     is_too_noisy, median, possible_difference,
@@ -18,7 +16,7 @@ use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
 
 use crate::export::{ExportError, versioned_json};
-use crate::model::{Metric, Report, Verdict, compared_names, distinct};
+use crate::model::{Metric, Report, Verdict, compared_names, distinct, names_by};
 use crate::profile_change::ProfileChange;
 
 pub use runs::{CandidateVersion, HistoryError, HistoryRun};
@@ -131,18 +129,7 @@ impl FigureHistory {
     }
 }
 
-impl FigureChange {
-    /// Its size regardless of its direction: equal for a ratio and its reciprocal.
-    fn size(&self) -> f64 {
-        self.point.ratio.ratio.get().ln().abs()
-    }
-}
-
 impl History {
-    fn tested(&self) -> usize {
-        self.figures.iter().filter(|one| one.is_tested() && one.p_value.is_some()).count()
-    }
-
     /// Whether figures differ in the number of clients.
     fn is_sweep(&self) -> bool {
         self.figures.windows(2).any(|pair| pair[0].figure.clients != pair[1].figure.clients)
@@ -171,7 +158,7 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
     let p_values: Vec<f64> =
         tested.filter_map(|(_, search)| Some(search.as_ref()?.p_value())).collect();
     let level = false_discovery_level(&p_values, FALSE_DISCOVERIES);
-    let mut changes = Vec::new();
+    let mut changes: Vec<FigureChange> = Vec::new();
     let mut figures = Vec::new();
     for (mut history, search) in collected {
         if let Some(search) = search {
@@ -192,7 +179,9 @@ pub fn history(reports: &[Report]) -> Result<History, HistoryError> {
         }
         figures.push(history);
     }
-    changes.sort_by(|a: &FigureChange, b| b.size().total_cmp(&a.size()));
+    // Equal for a ratio and its reciprocal.
+    let size = |change: &FigureChange| change.point.ratio.ratio.get().ln().abs();
+    changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let latest = reports.last().map_or_else(Default::default, |report| report.name.clone());
     Ok(History {
         name: latest,
@@ -247,7 +236,7 @@ struct Measured {
 /// All figures with a value: by candidate, metric and group, the microbenchmarks in running order and
 /// then the group as a whole.
 fn collect(reports: &[&Report]) -> Vec<Collected> {
-    let microbenchmarks = microbenchmarks(reports);
+    let microbenchmarks = names_by(reports, |one| (one.group.as_str(), one.clients));
     let mut all = Vec::new();
     for candidate in compared_names(reports) {
         for metric in [Metric::Qps, Metric::Cpu] {
@@ -291,19 +280,6 @@ fn collected(figure: Figure, microbenchmarks: usize, measured: &[Option<Measured
         points: Vec::new(),
     };
     (history, ChangeSearch::new(&logs))
-}
-
-/// The microbenchmarks of all runs by group and number of clients, in the running order of the first run
-/// that has them.
-fn microbenchmarks<'r>(reports: &[&'r Report]) -> BTreeMap<(&'r str, u32), Vec<&'r str>> {
-    let mut all: BTreeMap<(&str, u32), Vec<&str>> = BTreeMap::new();
-    for one in reports.iter().flat_map(|report| &report.microbenchmarks) {
-        let names = all.entry((one.group.as_str(), one.clients)).or_default();
-        if !names.contains(&one.name.as_str()) {
-            names.push(&one.name);
-        }
-    }
-    all
 }
 
 fn values(

@@ -9,7 +9,7 @@
 mod details;
 pub(crate) mod document;
 mod inserts;
-pub(crate) mod page;
+mod page;
 mod sweep;
 
 use std::collections::BTreeSet;
@@ -79,6 +79,27 @@ pub(crate) fn document(title: &str, body: Markup) -> String {
         }
     };
     visible(&page.0).into_owned()
+}
+
+/// The document about several runs: the differences between them, and content of this class.
+pub(crate) fn of_runs(
+    title: &str,
+    class: Option<&str>,
+    notes: &[String],
+    content: Markup,
+) -> String {
+    let notes = html! { @for note in notes { li { (note) } } };
+    let body = html! {
+        header {
+            p.brand { "dbdyno" }
+            h1 { (breakable(title)) }
+        }
+        main class=[class] {
+            (page::note("warning", "notes", "Differences between the runs", notes))
+            (content)
+        }
+    };
+    document(title, body)
 }
 
 /// All tables and charts of a run of microbenchmarks.

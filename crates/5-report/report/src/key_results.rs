@@ -7,7 +7,6 @@
 mod conclusions;
 mod finding;
 mod more_time;
-mod steps;
 mod words;
 
 use serde::Serialize;
@@ -18,8 +17,7 @@ use crate::model::{Metric, MicrobenchmarkRows, Report, Role, Row, RunStatus};
 pub(crate) use conclusions::{conclusions, conclusions_of_each};
 pub(crate) use finding::{Finding, GroupValue};
 pub(crate) use more_time::{MoreTime, command};
-pub(crate) use steps::steps;
-pub(crate) use words::{change, ends_in_words, sized};
+pub(crate) use words::{change, ends_in_words, sized, steps};
 
 /// The key result of a candidate in one group, at one number of clients.
 #[derive(Clone, Debug, Serialize)]
@@ -34,6 +32,9 @@ pub(crate) struct KeyResult<'a> {
     pub(crate) throughput: Option<Finding>,
     /// The additional time to find a smaller difference, where none was found.
     pub(crate) more_time: Option<MoreTime>,
+    /// The microbenchmark, if it is of a single one that is not one of several of its group.
+    #[serde(skip)]
+    only: Option<&'a str>,
 }
 
 /// The key results of all candidates except the control: by candidate in the report's order, then
@@ -68,14 +69,14 @@ fn key_result<'a>(
     report: &Report,
     (candidate, group, clients): (&'a str, &'a str, u32),
     metric: Metric,
-    measured: &[Measured<'_>],
+    measured: &[Measured<'a>],
 ) -> Option<KeyResult<'a>> {
     let trusting = measured.iter().filter(|one| one.row.trusted_metric == metric);
-    let members: Vec<Measured<'_>> = trusting.copied().collect();
-    let first = members.first()?;
-    let part = match members.len() {
-        1 => first.microbenchmark.name.clone(),
-        count => format!("{count} microbenchmarks"),
+    let members: Vec<Measured<'a>> = trusting.copied().collect();
+    let (only, part) = match &members[..] {
+        [] => return None,
+        [one] => (Some(one.microbenchmark.name.as_str()), one.microbenchmark.name.clone()),
+        several => (None, format!("{} microbenchmarks", several.len())),
     };
     let part = (members.len() < measured.len()).then_some(part);
     let finding = |metric: Metric| {
@@ -89,7 +90,7 @@ fn key_result<'a>(
     let is_found = throughput.as_ref().is_some_and(Finding::is_difference);
     let can_continue = report.status == RunStatus::Complete && !report.is_imported() && !is_found;
     let more_time = if can_continue { MoreTime::of(report, &finding, &members) } else { None };
-    Some(KeyResult { candidate, group, clients, finding, throughput, more_time })
+    Some(KeyResult { candidate, group, clients, finding, throughput, more_time, only })
 }
 
 impl KeyResult<'_> {

@@ -138,6 +138,21 @@ pub(crate) fn compared_names<'a>(reports: &[&'a Report]) -> Vec<&'a str> {
     distinct(all.filter(|one| one.role == Role::Candidate).map(|one| one.name.as_str()))
 }
 
+/// The names of the microbenchmarks of all runs by a key, in the running order of the first run that has them.
+pub(crate) fn names_by<'r, K: Ord>(
+    reports: &[&'r Report],
+    key: impl Fn(&'r MicrobenchmarkRows) -> K,
+) -> BTreeMap<K, Vec<&'r str>> {
+    let mut all: BTreeMap<K, Vec<&str>> = BTreeMap::new();
+    for one in reports.iter().flat_map(|report| &report.microbenchmarks) {
+        let names = all.entry(key(one)).or_default();
+        if !names.contains(&one.name.as_str()) {
+            names.push(&one.name);
+        }
+    }
+    all
+}
+
 impl MicrobenchmarkRows {
     pub(crate) fn row(&self, candidate: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.candidate == candidate)

@@ -113,9 +113,7 @@ pub fn why(
     let mut of_waits = report.clone();
     of_waits.microbenchmarks.retain(|one| microbenchmark.is_none_or(|name| one.name == name));
     let of_waits = waits::waits(&of_waits, candidate);
-    if !of_waits.blocks.is_empty() {
-        sections.push(of_waits);
-    }
+    sections.extend(Some(of_waits).filter(|one| !one.blocks.is_empty()));
     let text = terminal(&sections, options.width, Paint::new(options.color));
     (!sections.is_empty()).then(|| text.trim_start_matches('\n').to_owned())
 }

@@ -10,6 +10,7 @@ use crate::model::{
     BuildRecord, CandidateRecord, InsertReport, Lost, NoiseFloor, OriginRecord, Report, Role,
     RunStatus, by_key, distinct,
 };
+use crate::sections::joined;
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
 pub(crate) fn readable_time(started: &str) -> String {
@@ -19,6 +20,16 @@ pub(crate) fn readable_time(started: &str) -> String {
         }
         _ => started.to_owned(),
     }
+}
+
+/// A title with a capital letter; a name that starts like `iTLB` stays.
+pub(crate) fn capitalized(title: &str) -> String {
+    let mut letters = title.chars();
+    let Some(first) = letters.next() else { return String::new() };
+    if letters.clone().next().is_some_and(char::is_uppercase) {
+        return title.to_owned();
+    }
+    first.to_uppercase().chain(letters).collect()
 }
 
 /// A report without any rows.
@@ -315,7 +326,7 @@ pub(crate) fn beside_defaults(report: &Report, candidate: &CandidateRecord) -> V
 
 /// The baseline in full: system, program or variant, compiler.
 pub(crate) fn identity(candidate: &CandidateRecord) -> String {
-    program(candidate).into_iter().flatten().collect::<Vec<_>>().join(", ")
+    joined(program(candidate).into_iter().flatten(), ", ").unwrap_or_default()
 }
 
 /// System, program or address, variant, compiler.
@@ -377,13 +388,11 @@ pub(crate) fn defaults(report: &Report) -> Option<String> {
         let values = values.join(", ");
         if alone { values } else { format!("{system}: {values}") }
     };
-    let lists: Vec<String> = dbdynos.iter().map(listed).collect();
-    let dbdynos =
-        (!lists.is_empty()).then(|| format!("dbdyno's for benchmarks ({}, …)", lists.join("; ")));
+    let lists = joined(dbdynos.iter().map(listed), "; ");
+    let dbdynos = lists.map(|lists| format!("dbdyno's for benchmarks ({lists}, …)"));
     let of = if dbdynos.is_some() { format!(" of {}", servers.join(", ")) } else { String::new() };
     let servers = (!servers.is_empty()).then(|| format!("the server's own{of}"));
-    let all: Vec<String> = [dbdynos, servers].into_iter().flatten().collect();
-    (!all.is_empty()).then(|| all.join("; "))
+    joined([dbdynos, servers].into_iter().flatten(), "; ")
 }
 
 /// Whether dbdyno did not start its server.

@@ -53,7 +53,7 @@ fn values_of_every_type_are_read() {
         let ranges = root.integers("ranges").unwrap().value;
         assert_eq!(ranges.iter().map(|range| range.value).collect::<Vec<_>>(), [10, 100]);
         let mut inline = root.table("inline").unwrap();
-        assert_eq!(inline.scalar("x").unwrap().value, Scalar::Integer(1));
+        assert_eq!(inline.scalar("x").unwrap().value, "1");
         assert_eq!(inline.title(), "`inline`");
         inline.finish();
         let words: Vec<_> = root

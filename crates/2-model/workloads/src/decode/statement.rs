@@ -1,9 +1,10 @@
 //! Statements of a template: parsed once, then instantiated for each range size.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use dbdyno_document::{BadValue, Document, Problem, Scalar, Span, Spanned, Table, nearest};
+use dbdyno_document::{BadValue, Document, Problem, Span, Spanned, Table, nearest};
 
 use super::draw;
 use crate::definition::{Bound, Counted, Expect, ParameterSource, Statement, TableChoice};
@@ -14,7 +15,7 @@ pub struct ParsedStatement<'d> {
     sql: Spanned<&'d str>,
     draw: Vec<(Spanned<&'d str>, Spanned<&'d str>)>,
     counted: Counted,
-    count: Spanned<Scalar<'d>>,
+    count: Spanned<Cow<'d, str>>,
     repeat: u32,
     table: Spanned<TableChoice>,
 }
@@ -92,7 +93,7 @@ impl<'d> ParsedStatement<'d> {
         let rows = table.scalar("rows");
         let affects = table.scalar("affects");
         if table.has("rows") && table.has("affects") {
-            let span = affects.map_or(table.span(), |affects| affects.span);
+            let span = affects.as_ref().map_or(table.span(), |affects| affects.span);
             let problem = Problem::new(span, "both `rows` and `affects`");
             table.report(
                 problem.help("a query has `rows`, a statement that changes data `affects`"),
@@ -253,11 +254,8 @@ impl<'d> ParsedStatement<'d> {
     }
 
     fn bounds(&self, scope: &Scope<'d, '_>) -> Option<(Bound, Bound)> {
-        let text = match self.count.value {
-            Scalar::Integer(count) => count.to_string(),
-            Scalar::String(text) => scope.fill(self.count.map(|_| text)),
-        };
-        let bounds = match draw::parse_bounds(&text) {
+        let count = Spanned { value: &*self.count.value, span: self.count.span };
+        let bounds = match draw::parse_bounds(&scope.fill(count)) {
             Ok(bounds) => bounds,
             Err(bad) => {
                 scope.report_bad(self.count.span, bad);

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::files::{Claim, TaskProgress, TaskResult};
 use crate::plan::with_builds;
@@ -11,6 +13,8 @@ struct Scene {
     ended: Vec<(JobId, JobEnd)>,
     nodes: Option<Vec<Node>>,
     files: BTreeMap<(usize, u32), AttemptFiles>,
+    /// The jobs that the last step cancelled.
+    cancelled: BTreeSet<JobId>,
 }
 
 impl Scene {
@@ -23,6 +27,7 @@ impl Scene {
             ended: Vec::new(),
             nodes: None,
             files: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
         }
     }
 
@@ -47,7 +52,7 @@ impl Scene {
         };
         let actions = decide(&mut self.record, &seen);
         // As the controller does.
-        self.record.not_cancelled.clear();
+        self.cancelled = std::mem::take(&mut self.record.not_cancelled);
         actions
     }
 
@@ -55,11 +60,17 @@ impl Scene {
     fn next(&mut self) -> Vec<Action> {
         for _ in 0..10_000 {
             let actions = self.step();
-            if !actions.is_empty() || self.record.has_ended() {
+            if !actions.is_empty() || !self.cancelled.is_empty() || self.record.has_ended() {
                 return actions;
             }
         }
         panic!("nothing happens: {:?}", self.record);
+    }
+
+    /// Steps until jobs are cancelled, and nothing else is to be done.
+    fn cancels(&mut self) -> Vec<JobId> {
+        assert_eq!(self.next(), []);
+        self.cancelled.iter().copied().collect()
     }
 
     fn list(&mut self, id: JobId, state: &str, reason: &str) {
@@ -120,12 +131,9 @@ fn late_result_of_a_fenced_attempt_is_accepted_and_the_next_one_cancelled() {
     scene.write(1, 3, TaskEnd::Complete { failures: 2 });
     assert_eq!(
         scene.step(),
-        [
-            Action::Accept { task: 0, attempt: 1 },
-            Action::Fence { task: 0, attempt: 2 },
-            Action::Cancel(2)
-        ]
+        [Action::Accept { task: 0, attempt: 1 }, Action::Fence { task: 0, attempt: 2 }]
     );
+    assert_eq!(scene.cancelled, BTreeSet::from([2]));
     assert_eq!(scene.outcome(), Some(&Outcome::Complete { attempt: 1, failures: 2 }));
 }
 
@@ -246,7 +254,8 @@ fn broken_node_is_waited_for_and_then_replaced() {
     assert_eq!(scene.step(), [], "the nodes are not known yet");
     let nodes = vec![node("n001", "down"), node("n002", "drained"), node("n003", "idle")];
     scene.nodes = Some(nodes.clone());
-    assert_eq!(scene.step(), [Action::Cancel(1), FENCE_1, SUBMIT_2]);
+    assert_eq!(scene.step(), [FENCE_1, SUBMIT_2]);
+    assert_eq!(scene.cancelled, BTreeSet::from([1]));
     assert_eq!(scene.record.tasks[0].node, "n003");
     assert_eq!(scene.record.tasks[0].failures(), 0);
 
@@ -254,7 +263,7 @@ fn broken_node_is_waited_for_and_then_replaced() {
     scene.record.request.named_nodes = true;
     scene.nodes = Some(nodes);
     scene.list(1, "PENDING", down);
-    assert_eq!(scene.next(), [Action::Cancel(1)]);
+    assert_eq!(scene.cancels(), [1]);
     assert!(matches!(scene.outcome(), Some(Outcome::Lost { .. })), "{:?}", scene.outcome());
     // Resumed, it is tried again: the node may be back.
     assert_eq!(scene.record.reopen(), 1);
@@ -278,7 +287,7 @@ fn node_that_is_reserved_for_another_job_is_waited_for() {
             assert_eq!(scene.step(), [], "{reason}");
         }
         scene.list(1, "PENDING", "launch failed requeued held");
-        assert_eq!(scene.next(), [Action::Cancel(1)]);
+        assert_eq!(scene.cancels(), [1]);
     }
 }
 
@@ -286,7 +295,7 @@ fn node_that_is_reserved_for_another_job_is_waited_for() {
 fn cancelled_fleet_cancels_its_jobs_and_keeps_complete_runs() {
     let mut scene = Scene::running();
     scene.record.cancelled = true;
-    assert_eq!(scene.step(), [Action::Cancel(1)]);
+    assert_eq!(scene.cancels(), [1]);
     scene.interrupt(1, 2);
     assert_eq!(scene.step(), []);
     assert!(matches!(scene.outcome(), Some(Outcome::Cancelled { .. })));
@@ -301,7 +310,7 @@ fn cancelled_fleet_cancels_its_jobs_and_keeps_complete_runs() {
 fn fleet_resumed_while_it_is_cancelled_goes_on_with_another_attempt() {
     let mut scene = Scene::running();
     scene.record.cancelled = true;
-    assert_eq!(scene.step(), [Action::Cancel(1)]);
+    assert_eq!(scene.cancels(), [1]);
     assert_eq!(scene.record.reopen(), 1);
     scene.interrupt(1, 5);
     scene.list(1, "CANCELLED", "None");
@@ -384,7 +393,7 @@ fn measuring_job_of_failed_builds_is_replaced_by_one_for_their_next_attempt() {
     scene.answer(1, 1, 2);
     scene.end_builds(1, TaskEnd::Failed { reason: "no space".to_owned(), retry: true });
     scene.list(&[(1, "FAILED", "None"), (2, "PENDING", "DependencyNeverSatisfied")]);
-    assert_eq!(scene.0.step(), [Action::Cancel(2)]);
+    assert_eq!(scene.0.cancels(), [2]);
     assert_eq!(scene.0.next(), [FENCE_1, SUBMIT_2]);
     scene.list(&[]);
     assert_eq!(scene.0.step(), []);
@@ -401,7 +410,7 @@ fn measuring_job_of_builds_that_died_is_submitted_once_for_their_next_attempt() 
     assert_eq!(scene.0.step(), [SUBMIT_MEASURING]);
     scene.answer(1, 1, 2);
     scene.list(&[(1, "OUT_OF_MEMORY", "None"), (2, "PENDING", "DependencyNeverSatisfied")]);
-    assert_eq!(scene.0.step(), [Action::Cancel(2)]);
+    assert_eq!(scene.0.cancels(), [2]);
     scene.list(&[(1, "OUT_OF_MEMORY", "None")]);
     assert_eq!(scene.0.step(), [], "the dead job is not waited for");
     assert_eq!(scene.0.next(), [FENCE_1, SUBMIT_2]);
@@ -419,8 +428,8 @@ fn failed_builds_end_the_fleet_run() {
     let reason = "error: expected `;`".to_owned();
     scene.end_builds(1, TaskEnd::Failed { reason: reason.clone(), retry: false });
     scene.list(&[(1, "FAILED", "None"), (2, "PENDING", "DependencyNeverSatisfied")]);
-    let actions = scene.0.step();
-    assert!(actions.contains(&Action::Cancel(2)), "{actions:?}");
+    scene.0.step();
+    assert_eq!(scene.0.cancelled, BTreeSet::from([2]));
     let measuring = Outcome::Failed { reason: "it has no builds: see build".to_owned() };
     assert_eq!(scene.outcomes(), [Some(&Outcome::Failed { reason }), Some(&measuring)]);
     assert!(scene.0.record.has_ended());

@@ -157,17 +157,13 @@ impl Relative {
             numbered.map(|(number, call)| ((call.caller, name(call)), number)).collect();
         let mut same: Vec<Option<usize>> = Vec::with_capacity(of.len());
         for call in of {
-            let caller = match call.caller.map(|caller| same[caller]) {
-                // The baseline does not have the caller.
-                Some(None) => {
-                    same.push(None);
-                    continue;
-                }
-                Some(caller) => caller,
-                None => None,
-            };
             let name = functions[call.function as usize].as_str();
-            same.push(known.get(&(caller, name)).copied());
+            let caller = call.caller.map(|caller| same[caller]);
+            same.push(match caller {
+                // The baseline does not have the caller.
+                Some(None) => None,
+                caller => known.get(&(caller.flatten(), name)).copied(),
+            });
         }
         same.iter().map(|number| number.map_or(0.0, |number| own[number].us)).collect()
     }

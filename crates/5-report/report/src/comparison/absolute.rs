@@ -9,10 +9,10 @@ use dbdyno_units::{Ratio, Share};
 use serde::{Serialize, Serializer};
 
 use super::facts::{MatchedCandidate, are_equal};
-use super::{Column, RunInfo, names};
+use super::{Column, RunInfo};
 use crate::assemble::client_bound;
 use crate::figures::{Figure, ratio};
-use crate::model::{Absolute, Metric, MicrobenchmarkRows, Report, Verdict, distinct};
+use crate::model::{Absolute, Metric, MicrobenchmarkRows, Report, Verdict, distinct, names_by};
 
 #[derive(Debug)]
 pub(super) struct ComparedFigure {
@@ -288,7 +288,7 @@ impl<'a> Sources<'a> {
 
     /// The figures of all candidates on all microbenchmarks.
     pub fn rows(&self) -> Vec<AbsoluteRow> {
-        let names = names(self.reports);
+        let names = names_by(self.reports, |one| one.group.as_str());
         let names =
             || names.iter().flat_map(|(group, all)| all.iter().map(move |one| (group, one)));
         let row = |candidate: &MatchedCandidate<'_>, group: &str, name: &str| {

@@ -14,13 +14,12 @@ use super::{
     RatioRow, Ratios, facts,
 };
 use crate::charts::{Lane, point_estimate};
-use crate::figures::number;
-use crate::figures::{compact, plus_minus_percent, ratio};
+use crate::figures::{compact, number, plus_minus_percent, ratio};
 use crate::html::document as page;
-use crate::html::page::note;
 use crate::metric::clients;
 use crate::model::{GroupSummary, Metric, Role, Verdict, distinct};
-use crate::sections::{Chart, Output, Section, interval, ratio_cell};
+use crate::sections::{Block, Chart, Output, Section, interval, joined, ratio_cell};
+use crate::words::capitalized;
 
 /// Nothing was measured in any run.
 const NOTHING: &str = "Nothing to compare: no run has results of microbenchmarks.";
@@ -89,18 +88,8 @@ pub fn markdown(comparison: &Comparison, details: bool) -> String {
 /// The comparison as a self-contained page, styled like a report.
 pub fn html(comparison: &Comparison) -> String {
     let sections = View { comparison, output: Output::Page, details: true }.sections();
-    let notes = html! { @for note in &comparison.notes { li { (note) } } };
-    let body = html! {
-        header {
-            p.brand { "dbdyno" }
-            h1 { (title(comparison)) }
-        }
-        main {
-            (note("warning", "notes", "Differences between the runs", notes))
-            @for section in &sections { (page::section(section)) }
-        }
-    };
-    crate::html::document(&title(comparison), body)
+    let content = html! { @for section in &sections { (page::section(section)) } };
+    crate::html::of_runs(&title(comparison), None, &comparison.notes, content)
 }
 
 fn title(comparison: &Comparison) -> String {
@@ -120,16 +109,12 @@ struct Summaries<'a> {
     groups: Vec<(&'a str, Vec<Option<&'a GroupSummary>>)>,
 }
 
-type SummaryFigure = fn(&GroupSummary) -> Ratio;
-
-const SUMMARY: [(&str, SummaryFigure); 4] = [
+const SUMMARY: [(&str, fn(&GroupSummary) -> Ratio); 4] = [
     ("median", |summary| summary.median),
     ("min", |summary| summary.min),
     ("max", |summary| summary.max),
     ("mean", |summary| summary.avg),
 ];
-
-type Block = dbdyno_text::Block<Chart>;
 
 #[derive(Clone, Copy)]
 struct View<'a> {
@@ -151,7 +136,6 @@ impl<'a> View<'a> {
         sections.extend(self.machines());
         sections.extend(several().map(|(candidate, _)| self.candidate(candidate)));
         sections.push(self.absolute());
-        sections.retain(|section| !section.blocks.is_empty());
         sections
     }
 
@@ -292,11 +276,9 @@ impl<'a> View<'a> {
             let own: Vec<&str> = own.map(|(name, _)| *name).collect();
             (!own.is_empty()).then(|| format!("{} has {}", run.label, own.join(", ")))
         });
-        let own: Vec<String> = own.collect();
-        if !own.is_empty() {
+        if let Some(own) = joined(own, "; ") {
             section.push(Text::new(format!(
-                "Ratios to the baseline that only one run has are in its own report: {}.",
-                own.join("; ")
+                "Ratios to the baseline that only one run has are in its own report: {own}."
             )));
         }
         section
@@ -430,7 +412,8 @@ impl<'a> View<'a> {
     fn difference(self, difference: &Difference) -> String {
         let quotient = &difference.quotient;
         let [middle, low, high] = [quotient.ratio, quotient.low, quotient.high].map(ratio);
-        format!("{} {middle} ({low} to {high})", between(self.comparison, difference))
+        let columns = self.comparison.quotient_of(difference.later, difference.earlier);
+        format!("{columns} {middle} ({low} to {high})")
     }
 
     fn columns(self) -> impl Iterator<Item = Column> {
@@ -522,9 +505,9 @@ impl<'a> View<'a> {
     fn figures(self, candidate: &str, index: usize, figure: &ComparedFigure) -> Table {
         let comparison = self.comparison;
         let compared = comparison.compared_columns();
-        let quotients = compared.iter().map(|(column, earlier)| {
-            Column::number(format!("{}/{}", comparison.label(*column), comparison.label(*earlier)))
-        });
+        let quotients = compared.iter();
+        let quotients = quotients.map(|(later, earlier)| comparison.quotient_of(*later, *earlier));
+        let quotients = quotients.map(Column::number);
         let start = [Column::name("microbenchmark")].into_iter();
         let mut table = Table::new(start.chain(self.columns()).chain(quotients))
             .caption(figure.title)
@@ -581,10 +564,7 @@ impl<'a> Summaries<'a> {
             list(section, self.extremes());
             return;
         }
-        let what = match self.metric {
-            Metric::Qps => "Relative QPS",
-            Metric::Cpu => "Relative CPU per query",
-        };
+        let what = capitalized(self.metric.title());
         let figures = match output {
             Output::Markdown => "median, mean, worst to best microbenchmark",
             _ => "median, then min and max, then the worst and the best microbenchmark",
@@ -657,11 +637,6 @@ fn lanes(rows: &[&RatioRow]) -> Vec<Vec<Option<Lane>>> {
         Some(Lane { mark: Mark::Candidate(index), tone: cell.verdict.tone(), estimate })
     };
     rows.iter().map(|row| row.cells.iter().enumerate().map(lane).collect()).collect()
-}
-
-/// The labels of the two columns of a difference: `B/A`.
-fn between(comparison: &Comparison, difference: &Difference) -> String {
-    format!("{}/{}", comparison.label(difference.later), comparison.label(difference.earlier))
 }
 
 /// `51.2k`, with its interval both ways.
@@ -745,8 +720,8 @@ fn spread_of(comparison: &Comparison, change: &ChangeSummary) -> String {
         1 => "1 microbenchmark".to_owned(),
         count => format!("{min} to {max} over {count} microbenchmarks"),
     };
-    let (b, a) = (comparison.label(*column), comparison.label(*compared_with));
-    format!("{} of {b}/{a} median {median} ({over})", change.metric.quantity())
+    let columns = comparison.quotient_of(*column, *compared_with);
+    format!("{} of {columns} median {median} ({over})", change.metric.quantity())
 }
 
 fn named_spread(comparison: &Comparison, change: &ChangeSummary) -> String {
@@ -834,7 +809,8 @@ pub fn csv(comparison: &Comparison) -> String {
         .column("started", |(_, column, ..)| run(column).started.clone())
         .column("difference_between", |(row, ..)| {
             let difference = row.difference.as_ref();
-            difference.map_or_else(String::new, |one| between(comparison, one))
+            difference
+                .map_or_else(String::new, |one| comparison.quotient_of(one.later, one.earlier))
         })
         .ratios(["difference", "difference_low", "difference_high"], |(row, ..)| {
             Some(row.difference.as_ref()?.quotient)

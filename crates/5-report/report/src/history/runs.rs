@@ -11,6 +11,7 @@ use super::{FigureHistory, MIN_RUNS};
 use crate::model::{
     CandidateRecord, OriginRecord, Report, Role, RunStatus, by_key, compared_names, distinct,
 };
+use crate::sections::joined;
 use crate::words::{first_digits, status};
 
 #[derive(Clone, Debug, Serialize)]
@@ -97,16 +98,13 @@ fn directory(report: &Report) -> String {
 }
 
 fn labels(reports: &[&Report]) -> Vec<String> {
-    let parent = |report: &&Report| report.directory.parent().map(ToOwned::to_owned);
-    let mut parents: Vec<_> = reports.iter().map(parent).collect();
+    let mut parents: Vec<_> = reports.iter().map(|report| report.directory.parent()).collect();
     parents.dedup();
-    let mut labels: Vec<String> = reports.iter().map(|report| directory(report)).collect();
-    if parents.len() == 1 {
-        let short =
-            |report: &&Report| Some(report.directory.file_name()?.to_string_lossy().into_owned());
-        labels = reports.iter().zip(labels).map(|(one, long)| short(one).unwrap_or(long)).collect();
-    }
-    labels
+    let label = |report: &&Report| {
+        let name = report.directory.file_name().filter(|_| parents.len() == 1);
+        name.map_or_else(|| directory(report), |name| name.to_string_lossy().into_owned())
+    };
+    reports.iter().map(label).collect()
 }
 
 /// The runs as they are shown and exported.
@@ -150,12 +148,8 @@ pub(super) fn version(candidate: &CandidateRecord) -> String {
         Some(OriginRecord::Imported { .. }) => return String::new(),
         Some(OriginRecord::Server { .. }) | None => None,
     };
-    [Some(candidate.system_title()), origin, build]
-        .into_iter()
-        .flatten()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(", ")
+    let parts = [Some(candidate.system_title()), origin, build].into_iter().flatten();
+    joined(parts.filter(|part| !part.is_empty()), ", ").unwrap_or_default()
 }
 
 /// Most names to list in a sentence.

@@ -12,13 +12,12 @@ use super::{FALSE_DISCOVERIES, Figure, FigureChange, FigureHistory, History, His
 use crate::charts::{Plot, Scale, colour, coordinate, shape};
 use crate::figures::{percent_change, plus_minus_percent, ratio};
 use crate::html::document as page;
-use crate::html::document::{breakable, label, with_heading};
-use crate::html::page::note;
+use crate::html::document::with_heading;
 use crate::metric::with_clients;
 use crate::model::{Metric, by_key};
 use crate::profile_change::ProfileChange;
-use crate::sections::Section;
-use crate::words::readable_time;
+use crate::sections::{Section, joined};
+use crate::words::{capitalized, readable_time};
 
 const METRICS: [Metric; 2] = [Metric::Qps, Metric::Cpu];
 
@@ -109,12 +108,10 @@ fn add_notes(section: &mut Section, history: &History, listed: &str) {
 fn groups(history: &History) -> Section {
     let mut section = Section::new("groups", "groups");
     let levels = levels(history, &METRICS);
-    if levels.rows.is_empty() {
-        section.title.clear();
-        return section;
+    if !levels.rows.is_empty() {
+        section.push(levels);
+        section.note(LEVELS);
     }
-    section.push(levels);
-    section.note(LEVELS);
     section
 }
 
@@ -159,21 +156,14 @@ fn around(of: Quotient) -> Interval {
 
 /// The history as a self-contained page, styled like a report.
 pub fn html(history: &History) -> String {
-    let notes = html! { @for note in &history.notes { li { (note) } } };
-    let body = html! {
-        header {
-            p.brand { "dbdyno" }
-            h1 { "History of " (breakable(&history.name)) }
-        }
-        main.history {
-            (note("warning", "notes", "Differences between the runs", notes))
-            (page::section(&changes(history)))
-            (with_heading("groups", "Groups", group_charts(history)))
-            (changed_microbenchmarks(history))
-            (page::section(&versions(history)))
-        }
+    let content = html! {
+        (page::section(&changes(history)))
+        (with_heading("groups", "Groups", group_charts(history)))
+        (changed_microbenchmarks(history))
+        (page::section(&versions(history)))
     };
-    crate::html::document(&format!("History of {}", history.name), body)
+    let title = format!("History of {}", history.name);
+    crate::html::of_runs(&title, Some("history"), &history.notes, content)
 }
 
 fn mark(history: &History, candidate: &str) -> Mark {
@@ -223,13 +213,7 @@ fn changes(history: &History) -> Section {
 }
 
 fn legend(history: &History) -> Markup {
-    html! {
-        ul.legend {
-            @for candidate in history.candidates() {
-                li { (label(mark(history, candidate), candidate)) }
-            }
-        }
-    }
+    page::legend(history.candidates().into_iter().map(|name| (mark(history, name), name)))
 }
 
 /// A chart per group and a table of the levels, for each metric.
@@ -278,13 +262,9 @@ fn charts(history: &History, all: &[&FigureHistory], metric: Metric) -> Markup {
         (with_clients(name, *clients, history.is_sweep()), *one)
     });
     let charts = by_key(named);
-    let title = match metric {
-        Metric::Qps => "Relative QPS",
-        Metric::Cpu => "Relative CPU per query",
-    };
     html! {
         @if !charts.is_empty() {
-            h3 { (title) " " small { (metric.better()) } }
+            h3 { (capitalized(metric.title())) " " small { (metric.better()) } }
             div.lines { div.charts {
                 @for (title, lines) in &charts { (draw_chart(history, title, lines)) }
             } }
@@ -322,7 +302,6 @@ fn versions(history: &History) -> Section {
 pub fn csv(history: &History) -> String {
     struct Line<'a> {
         of: &'a FigureHistory,
-        figure: &'a Figure,
         run: usize,
         at: &'a HistoryRun,
         level: Option<Quotient>,
@@ -334,23 +313,23 @@ pub fn csv(history: &History) -> String {
         runs.map(move |(run, at)| {
             let level = of.levels.iter().find(|one| (one.first..=one.last).contains(&run));
             let point = of.points.iter().find(|point| point.after == run);
-            Line { of, figure: &of.figure, run, at, level: level.map(|level| level.ratio), point }
+            Line { of, run, at, level: level.map(|level| level.ratio), point }
         })
     });
     let directory = |one: &Line<'_>, of: fn(&ChangePoint) -> usize| {
         one.point.map_or_else(String::new, |point| history.runs[of(point)].directory.clone())
     };
     Csv::of(lines)
-        .column("candidate", |one| one.figure.candidate.clone())
+        .column("candidate", |one| one.of.figure.candidate.clone())
         .column("baseline", |_| history.baseline.clone())
-        .column("group", |one| one.figure.group.clone())
-        .column("microbenchmark", |one| one.figure.microbenchmark.clone().unwrap_or_default())
-        .column("clients", |one| one.figure.clients.to_string())
-        .column("metric", |one| one.figure.metric.name().to_owned())
+        .column("group", |one| one.of.figure.group.clone())
+        .column("microbenchmark", |one| one.of.figure.microbenchmark.clone().unwrap_or_default())
+        .column("clients", |one| one.of.figure.clients.to_string())
+        .column("metric", |one| one.of.figure.metric.name().to_owned())
         .column("directory", |one| one.at.directory.clone())
         .column("started", |one| one.at.started.clone())
         .column("version", |one| {
-            one.at.version_of(&one.figure.candidate).unwrap_or_default().to_owned()
+            one.at.version_of(&one.of.figure.candidate).unwrap_or_default().to_owned()
         })
         .ratio("ratio", |one| Some(one.of.values[one.run]?.ratio))
         .ratio("ci_low", |one| Some(one.of.values[one.run]?.interval?.0))
@@ -362,7 +341,7 @@ pub fn csv(history: &History) -> String {
         .ratios(["change", "change_low", "change_high"], |one| Some(one.point?.ratio))
         .column("verdict", |one| {
             let verdict = one.point.map(|point| one.of.verdict(point));
-            verdict.map_or("", |verdict| verdict.word(one.figure.metric)).to_owned()
+            verdict.map_or("", |verdict| verdict.word(one.of.figure.metric)).to_owned()
         })
         .column("p_value", |one| {
             one.point.map_or_else(String::new, |point| format!("{:.2e}", point.p_value))
@@ -375,9 +354,9 @@ pub fn csv(history: &History) -> String {
 
 /// What was searched, and what chance explains.
 fn about(history: &History) -> String {
-    let tested = history.tested();
-    let figures = history.figures.iter().filter(|figure| figure.is_tested());
-    let too_noisy = figures.filter(|figure| figure.is_too_noisy()).count();
+    let figures = || history.figures.iter().filter(|figure| figure.is_tested());
+    let tested = figures().filter(|figure| figure.p_value.is_some()).count();
+    let too_noisy = figures().filter(|figure| figure.is_too_noisy()).count();
     let noisy = match too_noisy {
         0 => String::new(),
         some => format!(", {some} too noisy to tell"),
@@ -497,19 +476,6 @@ fn baseline(history: &History, point: &ChangePoint) -> Option<String> {
     (before != after).then(|| format!("{before} → {after}; the change may be the baseline's"))
 }
 
-/// A level with its interval: `1.034 ±0.4%`.
-fn level_text(level: &Level) -> String {
-    format!("{} {}", ratio(level.ratio.ratio), around(level.ratio).plus_minus)
-}
-
-/// A ratio as text, with its interval if there is one.
-fn with_interval(value: Ratio, interval: Option<(Ratio, Ratio)>) -> String {
-    match interval {
-        Some((low, high)) => format!("{} ({} to {})", ratio(value), ratio(low), ratio(high)),
-        None => ratio(value),
-    }
-}
-
 /// As wide as a narrow window, so that text has its size there; several fit side by side in a wide one.
 const PLOT: Plot =
     Plot { width: 360.0, height: 220.0, left: 46.0, right: 352.0, top: 10.0, bottom: 196.0 };
@@ -615,7 +581,10 @@ impl Chart<'_> {
             @for level in &line.levels {
                 @let ([from, to], y) = (ends(level), coordinate(self.y(level.ratio.ratio.get())));
                 line.level x1=(from) x2=(to) y1=(y) y2=(y) {
-                    title { (line.figure.candidate) ": " (level_text(level)) }
+                    title {
+                        (line.figure.candidate) ": " (ratio(level.ratio.ratio)) " "
+                        (around(level.ratio).plus_minus)
+                    }
                 }
             }
         }
@@ -630,8 +599,10 @@ impl Chart<'_> {
         html! {
             g class=[left_out.then_some("bound")] {
                 title {
-                    (line.figure.candidate) ", " (at.label) ", " (at.date()) ": "
-                    (with_interval(value.ratio, value.interval))
+                    (line.figure.candidate) ", " (at.label) ", " (at.date()) ": " (ratio(value.ratio))
+                    @if let Some((low, high)) = value.interval {
+                        " (" (ratio(low)) " to " (ratio(high)) ")"
+                    }
                     @if left_out { ", left out" }
                 }
                 @if let Some((low, high)) = value.interval {
@@ -661,19 +632,14 @@ impl Chart<'_> {
     fn describe(&self, title: &str) -> String {
         let line = |line: &&FigureHistory| {
             let last = line.values.iter().flatten().last()?;
-            let changes: Vec<String> = line
-                .points
-                .iter()
-                .map(|point| {
-                    let date = self.history.runs[point.after].date();
-                    format!(", {} on {date}", size(point))
-                })
-                .collect();
-            let end = ratio(last.ratio);
-            Some(format!("{} {end} at the end{}", line.figure.candidate, changes.concat()))
+            let date = |point: &ChangePoint| self.history.runs[point.after].date();
+            let changes = line.points.iter();
+            let changes = changes.map(|point| format!(", {} on {}", size(point), date(point)));
+            let (end, changes) = (ratio(last.ratio), changes.collect::<String>());
+            Some(format!("{} {end} at the end{changes}", line.figure.candidate))
         };
-        let lines: Vec<String> = self.lines.iter().filter_map(line).collect();
-        format!("{title}: {}", lines.join("; "))
+        let lines = joined(self.lines.iter().filter_map(line), "; ");
+        format!("{title}: {}", lines.unwrap_or_default())
     }
 }
 

@@ -65,7 +65,7 @@ fn chart(chart: &Chart) -> Markup {
         @match chart {
             Chart::Lanes(table, rows, noise) => { (with_lanes(table, rows, *noise)) }
             Chart::Legend(names) => {
-                ul.legend { @for (mark, name) in names { li { (label(*mark, name)) } } }
+                (legend(names.iter().map(|(mark, name)| (*mark, name.as_str()))))
             }
             Chart::Wide(chart) => { (chart.draw()) }
             Chart::Lines(charts) => {
@@ -77,6 +77,11 @@ fn chart(chart: &Chart) -> Markup {
             Chart::Flame(flame) => { (flame.draw()) }
         }
     }
+}
+
+/// What markers stand for.
+pub(crate) fn legend<'n>(names: impl Iterator<Item = (Mark, &'n str)>) -> Markup {
+    html! { ul.legend { @for (mark, name) in names { li { (label(mark, name)) } } } }
 }
 
 fn with_lanes(table: &Table, rows: &[Vec<Option<Lane>>], noise: Option<f64>) -> Markup {
@@ -266,10 +271,10 @@ pub(crate) fn scrollable(class: &str, label: &str, content: Markup) -> Markup {
 }
 
 /// A list of labels with their values.
-pub(crate) fn pairs<V: AsRef<str>>(pairs: &[(String, V)]) -> Markup {
+pub(crate) fn pairs<L: AsRef<str>>(pairs: &[(L, String)]) -> Markup {
     html! {
         @for (label, value) in pairs {
-            div { dt { (breakable(label)) } dd { (value.as_ref()) } }
+            div { dt { (breakable(label.as_ref())) } dd { (value) } }
         }
     }
 }

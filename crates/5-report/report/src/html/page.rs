@@ -49,9 +49,7 @@ pub(super) fn header(report: &Report) -> Markup {
             p.brand { "dbdyno " (report.version) }
             h1 { (report.name) }
             p.status.(class) { (words::status(report)) }
-            dl.strip {
-                @for (label, value) in facts(report) { div { dt { (label) } dd { (value) } } }
-            }
+            dl.strip { (pairs(&facts(report))) }
         }
     }
 }
@@ -188,7 +186,7 @@ pub(super) fn failures_and_warnings(report: &Report) -> Markup {
 }
 
 /// A box with a list; nothing for an empty list.
-pub(crate) fn note(class: &str, id: &str, title: &str, items: Markup) -> Markup {
+pub(super) fn note(class: &str, id: &str, title: &str, items: Markup) -> Markup {
     html! {
         @if !items.0.is_empty() {
             section.note.(class) aria-labelledby={ "h-" (id) } {
@@ -248,25 +246,19 @@ pub(super) fn footer(report: &Report) -> Markup {
 }
 
 pub(super) fn candidates(report: &Report) -> Markup {
-    let baseline = report.candidates.iter().find(|candidate| candidate.role == Role::Baseline);
     let content = html! {
-        div.grid {
-            @for candidate in &report.candidates { (card(report, candidate, baseline)) }
-        }
+        div.grid { @for candidate in &report.candidates { (card(report, candidate)) } }
     };
     with_heading("candidates", "Candidates", content)
 }
 
-fn card(
-    report: &Report,
-    candidate: &CandidateRecord,
-    baseline: Option<&CandidateRecord>,
-) -> Markup {
+fn card(report: &Report, candidate: &CandidateRecord) -> Markup {
     let role = match candidate.role {
         Role::Baseline => "baseline",
         Role::Candidate => "candidate",
         Role::Control => "control: a second, independent instance of the baseline",
     };
+    let baseline = report.candidates.iter().find(|one| one.role == Role::Baseline);
     let other = baseline.filter(|_| candidate.role == Role::Candidate);
     let other = other.and_then(|baseline| baseline.build.as_ref());
     html! {

@@ -18,6 +18,7 @@ use crate::sections::groups::drawn;
 use crate::sections::operations::values;
 use crate::sections::sweep as sections;
 use crate::sections::{Output, candidate, estimated, interval, joined, mark};
+use crate::words::capitalized;
 
 const PLOT: Plot =
     Plot { width: 360.0, height: 220.0, left: 46.0, right: 348.0, top: 10.0, bottom: 190.0 };
@@ -243,14 +244,4 @@ impl<'a> Sweep<'a> {
             table.rows.pop();
         }
     }
-}
-
-/// A title with a capital letter; a name that starts like `iTLB` stays.
-fn capitalized(title: &str) -> String {
-    let mut letters = title.chars();
-    let Some(first) = letters.next() else { return String::new() };
-    if letters.clone().next().is_some_and(char::is_uppercase) {
-        return title.to_owned();
-    }
-    first.to_uppercase().chain(letters).collect()
 }

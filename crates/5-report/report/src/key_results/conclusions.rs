@@ -17,7 +17,7 @@ pub(crate) fn conclusions(report: &Report, grouping: Grouping) -> Vec<(String, V
     if report.is_alone() {
         return report.microbenchmarks.iter().filter_map(|one| alone(report, one)).collect();
     }
-    concluded(report, &of(report, grouping), grouping)
+    concluded(report, &of(report, grouping))
 }
 
 /// The same with each microbenchmark of small groups of unlike ones, whose range describes none of them; unless that
@@ -28,7 +28,7 @@ pub(crate) fn conclusions_of_each(report: &Report, grouping: Grouping) -> Vec<(S
         groups.flat_map(|group| group.apart(report, grouping)).collect();
     match report.is_alone() || results.len() > MOST_APART {
         true => conclusions(report, grouping),
-        false => concluded(report, &results, grouping),
+        false => concluded(report, &results),
     }
 }
 
@@ -47,23 +47,19 @@ impl<'a> KeyResult<'a> {
         let (place, metric) = ((self.candidate, self.group, self.clients), self.finding.metric);
         let all = by_clients(&report.microbenchmarks, grouping).into_iter();
         let own = all.filter(|(group, clients, _)| (*group, *clients) == (place.1, place.2));
-        let result = |microbenchmark: &MicrobenchmarkRows| {
+        let result = |microbenchmark: &'a MicrobenchmarkRows| {
             let row = microbenchmark.row(place.0)?;
             let mut one = key_result(report, place, metric, &[Measured { microbenchmark, row }])?;
-            one.finding.part = Some(microbenchmark.name.clone());
+            one.finding.part = one.only.take().map(str::to_owned);
             Some(one)
         };
         own.flat_map(|(.., members)| members).filter_map(result).collect()
     }
 }
 
-fn concluded(
-    report: &Report,
-    results: &[KeyResult<'_>],
-    grouping: Grouping,
-) -> Vec<(String, Verdict)> {
+fn concluded(report: &Report, results: &[KeyResult<'_>]) -> Vec<(String, Verdict)> {
     let verdict = |result: &KeyResult<'_>| result.findings()[0].verdict();
-    results.iter().map(|result| (sentence(report, result, grouping), verdict(result))).collect()
+    results.iter().map(|result| (sentence(report, result), verdict(result))).collect()
 }
 
 /// `db1 on q-1: 1,234 QPS (95%: 1,220 to 1,250), 85.2 µs CPU time per query`, or that it failed; `None` if it has no
@@ -89,9 +85,9 @@ fn alone(report: &Report, member: &MicrobenchmarkRows) -> Option<(String, Verdic
 /// The group of user-defined microbenchmarks that name none.
 const OWN: &str = "own";
 
-fn sentence(report: &Report, result: &KeyResult<'_>, grouping: Grouping) -> String {
+fn sentence(report: &Report, result: &KeyResult<'_>) -> String {
     let group = if result.group == OWN { "the user-defined microbenchmarks" } else { result.group };
-    let mut on = match (microbenchmark(report, result, grouping), &result.finding.part) {
+    let mut on = match (result.only, &result.finding.part) {
         (Some(name), _) => name.to_owned(),
         (None, Some(part)) => format!("{part} of {group}"),
         (None, None) => match report.part_of(result.group) {
@@ -120,21 +116,6 @@ fn sentence(report: &Report, result: &KeyResult<'_>, grouping: Grouping) -> Stri
         sentence.push_str(&format!("; {}", result.finding.words_alone()));
     }
     sentence
-}
-
-/// The name of the only microbenchmark of a result.
-fn microbenchmark<'a>(
-    report: &'a Report,
-    result: &KeyResult<'_>,
-    grouping: Grouping,
-) -> Option<&'a str> {
-    let mut members = report.microbenchmarks.iter().filter(|one| {
-        let row = one.row(result.candidate);
-        (grouping.of(one), one.clients) == (result.group, result.clients)
-            && row.is_some_and(|row| row.trusted_metric == result.finding.metric)
-    });
-    let only = members.next()?;
-    members.next().is_none().then_some(only.name.as_str())
 }
 
 impl Finding {

@@ -1,7 +1,7 @@
 use dbdyno_units::{Nanos, Ratio, Share};
 
 use super::finding::Outcome;
-use super::steps::Steps;
+use super::words::Steps;
 use super::*;
 use crate::model::{Estimate, Verdict};
 use crate::terminal::{self, TerminalOptions};

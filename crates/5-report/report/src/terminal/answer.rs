@@ -55,15 +55,11 @@ fn whole_sentences(text: &str, columns: usize, most: usize) -> (Vec<String>, boo
     };
     // Longer ones cannot fit, and a text of somebody else's run may have very many.
     let longest = columns * most.max(LONGEST_SENTENCE);
-    let ends = ends_of_clauses(text).into_iter().enumerate();
-    let ends: Vec<usize> =
-        ends.filter(|(at, end)| *at == 0 || *end <= longest).map(|(_, end)| end).collect();
-    let shorter = ends
-        .into_iter()
-        .rev()
-        .map(|end| (lines(&format!("{}; more: --details", &text[..end])), false));
+    let ends = ends_of_clauses(text).into_iter().enumerate().rev();
+    let ends = ends.filter(|(at, end)| *at == 0 || *end <= longest);
+    let until = |(_, end): (usize, usize)| format!("{}; more: --details", &text[..end]);
     let mut forms: Vec<(Vec<String>, bool)> = vec![(lines(text), true)];
-    forms.extend(shorter);
+    forms.extend(ends.map(|end| (lines(&until(end)), false)));
     let least = forms.iter().map(|(lines, _)| lines.len()).min().unwrap_or_default();
     let fits = |(lines, _): &(Vec<String>, bool)| lines.len() <= least.max(most);
     let (mut lines, is_whole) = forms.into_iter().find(fits).unwrap_or_default();
