@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use dbdyno_document::{Spanned, Table, did_you_mean};
 use dbdyno_types::ClientWait;

@@ -109,7 +109,9 @@ struct Summaries<'a> {
     groups: Vec<(&'a str, Vec<Option<&'a GroupSummary>>)>,
 }
 
-const SUMMARY: [(&str, fn(&GroupSummary) -> Ratio); 4] = [
+type Statistic = (&'static str, fn(&GroupSummary) -> Ratio);
+
+const SUMMARY: [Statistic; 4] = [
     ("median", |summary| summary.median),
     ("min", |summary| summary.min),
     ("max", |summary| summary.max),
