@@ -480,9 +480,14 @@ impl From<dbdyno_stats::Verdict> for Verdict {
 }
 
 impl Verdict {
+    /// Whether the difference is more than noise.
+    pub const fn is_certain(self) -> bool {
+        matches!(self, Self::Better | Self::Worse)
+    }
+
     /// Whether there is an interval that it is based on.
     pub const fn has_interval(self) -> bool {
-        matches!(self, Self::Better | Self::Worse | Self::WithinNoise | Self::TooNoisy)
+        self.is_certain() || matches!(self, Self::WithinNoise | Self::TooNoisy)
     }
 
     /// Whether the ratio describes the candidate's and the baseline's own work.

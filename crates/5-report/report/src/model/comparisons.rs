@@ -315,23 +315,14 @@ pub struct SeriesChange {
 }
 
 impl SeriesChange {
-    pub const fn is_certain(&self) -> bool {
-        matches!(self.verdict, Verdict::Better | Verdict::Worse)
-    }
-
-    /// Whether it could be more than noise: it has an interval, and is of the candidates' own work.
-    pub(crate) const fn is_tested(&self) -> bool {
-        self.is_certain() || self.verdict.has_interval()
-    }
-
     /// Whether it is listed: certain, or without an interval that could say so.
-    pub const fn is_listed(&self) -> bool {
-        self.is_certain() || matches!(self.verdict, Verdict::NoInterval)
+    pub(crate) const fn is_listed(&self) -> bool {
+        self.verdict.is_certain() || matches!(self.verdict, Verdict::NoInterval)
     }
 
     /// The order in lists: those that are more than noise first, then those without an interval.
     pub(crate) const fn certainty(&self) -> u8 {
-        self.is_certain() as u8 + self.is_listed() as u8
+        self.verdict.is_certain() as u8 + self.is_listed() as u8
     }
 
     /// Its size regardless of its direction: equal for a ratio and its reciprocal.

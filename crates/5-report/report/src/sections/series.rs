@@ -218,12 +218,10 @@ impl Series {
 
     /// What the list of changes contains, and what chance explains.
     pub(crate) fn about_changes(&self, report: &Report) -> String {
-        let count = |is: &dyn Fn(&SeriesChange) -> bool| {
-            self.changes.iter().filter(|change| is(change)).count()
-        };
-        let certain = count(&|change| change.is_certain());
-        let tested = count(&|change| change.is_tested());
-        let single = count(&|change| change.verdict == Verdict::NoInterval);
+        let count =
+            |is: fn(Verdict) -> bool| self.changes.iter().filter(|one| is(one.verdict)).count();
+        let (certain, tested) = (count(Verdict::is_certain), count(Verdict::has_interval));
+        let single = count(|verdict| verdict == Verdict::NoInterval);
         match (tested, single) {
             (0, 0) => return "No difference between neighbours has a verdict.".to_owned(),
             (0, _) => {
@@ -300,8 +298,7 @@ impl<'r> EffectTable<'r> {
             .collect();
         let changes = rows.first().map(|(_, all)| all.iter().map(|one| &one.change).collect());
         let all: Vec<&Effect> = effects.iter().filter(|one| one.with.is_some()).collect();
-        let certain =
-            all.iter().filter(|one| matches!(one.verdict, Verdict::Better | Verdict::Worse));
+        let certain = all.iter().filter(|one| one.verdict.is_certain());
         let mut interactions: Vec<String> =
             certain.filter_map(|one| sentence(one, &title(one))).collect();
         let unknown = all.iter().filter(|one| !one.verdict.has_interval()).count();
