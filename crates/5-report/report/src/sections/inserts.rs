@@ -9,7 +9,7 @@ mod step;
 use dbdyno_text::{Cell, Column, Mark, Row, Table};
 
 use super::{Output, Section, joined};
-use crate::figures::{compact, tiny};
+use crate::figures::compact;
 use crate::model::{
     CandidateStep, INSERT_METRICS, InsertReport, Role, StepReport, StepRun, by_key, distinct,
 };
@@ -109,15 +109,6 @@ pub(crate) fn markdown(report: &InsertReport) -> Section {
          second; maxop: the longest response time in seconds; cpupq: µs of CPU per query or row.",
     );
     section
-}
-
-pub(crate) fn ratio_text(ratio: f64) -> String {
-    match ratio {
-        ratio if ratio < 0.005 => tiny(ratio),
-        ratio if ratio < 9.995 => format!("{ratio:.2}"),
-        ratio if ratio < 99.95 => format!("{ratio:.1}"),
-        ratio => compact(ratio),
-    }
 }
 
 #[cfg(test)]
