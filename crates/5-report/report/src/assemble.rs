@@ -79,17 +79,17 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         }
     }
     let sweep = measured.windows(2).any(|pair| pair[0].record.clients != pair[1].record.clients);
-    let qps = Controls::of(&measured, sweep, Measured::usable_qps);
-    let cpu = Controls::of(&measured, sweep, Measured::usable_cpu);
-    let times = [0, 1, 2].map(|percentile| {
-        Controls::of(&measured, sweep, |measured| measured.usable_percentile(percentile))
-    });
-    let of_statements = statements::floor(&measured);
+    let floors = Floors {
+        qps: noise_floor(&measured, sweep, Measured::usable_qps),
+        cpu: noise_floor(&measured, sweep, Measured::usable_cpu),
+        times: [0, 1, 2].map(|at| noise_floor(&measured, sweep, |one| one.usable_percentile(at))),
+        statements: statements::floor(&measured),
+    };
     let sampled = measured.iter().flat_map(|one| &one.profiles);
     let layers = profile::layers_of(sampled, &records, profiling.layers.as_ref());
-    let rows =
-        |one: &Measured| one.rows(&records, &qps, &cpu, &times, of_statements.as_ref(), &layers);
+    let rows = |one: &Measured| one.rows(&records, &floors, &layers);
     let microbenchmarks: Vec<MicrobenchmarkRows> = measured.iter().map(rows).collect();
+    let Floors { qps, cpu, .. } = floors;
     let mut insert = None;
     if let Some(plan) = run.insert_plan()? {
         let (report, done) = inserts::assemble(run, &plan, &records)?;
@@ -99,7 +99,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         insert = Some(report);
     }
     let mut warnings = records::warnings(&sessions);
-    warnings.extend(records::warning(&measured, &records, qps.floor.as_ref()));
+    warnings.extend(records::warning(&measured, &records, qps.as_ref()));
     warnings.extend(warm_up::warnings(&measured, &microbenchmarks, &records, sweep));
     warnings.extend(not_compared);
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
@@ -116,16 +116,16 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         baseline: run.baseline()?,
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
-        effects: contrasts::effects(run, &measured, &records, &qps),
-        series: contrasts::series_of(run, &measured, &records, &qps),
+        effects: contrasts::effects(run, &measured, &records, qps.as_ref()),
+        series: contrasts::series_of(run, &measured, &records, qps.as_ref()),
         counter_groups: summarise_counters(&microbenchmarks, &records),
         not_counted: absolute::not_counted(&sessions, &records),
         scaling: contrasts::rows(&measured, &records),
         microbenchmarks,
         unmeasured,
         insert,
-        noise: qps.floor,
-        cpu_noise: cpu.floor,
+        noise: qps,
+        cpu_noise: cpu,
         interval_method: METHOD.to_owned(),
         warnings,
         failures: records::failures(&failures, &records),
@@ -426,14 +426,14 @@ impl Measured {
         &self,
         candidate: usize,
         failed: bool,
-        controls: &[Controls; 3],
+        floors: &[Option<NoiseFloor>; 3],
     ) -> Vec<RelativePercentile> {
         if self.own[candidate].absolute.as_ref().is_none_or(|own| own.latency.is_none()) {
             return Vec::new();
         }
         let ratios = self.relative[candidate].percentiles;
         let percentile = |(number, percentile): (usize, Percentile)| {
-            let floor = controls[number].floor_of(self.usable_percentile(number));
+            let floor = floor_of(floors[number].as_ref(), self.usable_percentile(number));
             let bound = self.client_bound(candidate);
             // As for CPU time, less is better.
             let verdict = judged(Metric::Cpu, ratios[number], floor, (failed, bound));
@@ -445,14 +445,11 @@ impl Measured {
     fn rows(
         &self,
         candidates: &[CandidateRecord],
-        qps: &Controls,
-        cpu: &Controls,
-        times: &[Controls; 3],
-        of_statements: Option<&NoiseFloor>,
+        floors: &Floors,
         layers: &BTreeMap<String, Layers>,
     ) -> MicrobenchmarkRows {
-        let qps_floor = qps.floor_of(self.usable_qps());
-        let cpu_floor = cpu.floor_of(self.usable_cpu());
+        let qps_floor = floor_of(floors.qps.as_ref(), self.usable_qps());
+        let cpu_floor = floor_of(floors.cpu.as_ref(), self.usable_cpu());
         let control = self.usable_control().and_then(|(number, _)| {
             let pair = [&candidates[number], &candidates[0]];
             self.profile_difference(number, pair, layers, None)
@@ -485,8 +482,8 @@ impl Measured {
                 relative_cpu_of_slices: self.estimate(&paired_ratios(&of_slices, number as u32, 0)),
                 relative_cs: relative.switches,
                 relative_counters: relative.counters.clone(),
-                response_times: self.response_times(number, failed, times),
-                statements: self.relative_statements(number, of_statements, failed),
+                response_times: self.response_times(number, failed, &floors.times),
+                statements: self.relative_statements(number, floors.statements.as_ref(), failed),
                 engine_counters: self.engine_counters(number, pair),
                 plans: self.other_plans(number, pair),
                 profile: match candidate.role {
@@ -586,33 +583,37 @@ pub(crate) fn client_bound(absolute: &Absolute) -> bool {
     absolute.client_busy.is_some_and(is_limit) && !absolute.server_busy.is_some_and(is_limit)
 }
 
-struct Controls {
-    floor: Option<NoiseFloor>,
+/// The noise floors of a run.
+struct Floors {
+    qps: Option<NoiseFloor>,
+    cpu: Option<NoiseFloor>,
+    /// Of each percentile of response times.
+    times: [Option<NoiseFloor>; 3],
+    statements: Option<NoiseFloor>,
 }
 
-impl Controls {
-    fn of(
-        measured: &[Measured],
-        sweep: bool,
-        estimate: impl Fn(&Measured) -> Option<Estimate>,
-    ) -> Self {
-        let row = |one: &Measured| {
-            let MicrobenchmarkRecord { name, clients, .. } = &one.record;
-            Some(ControlRow {
-                microbenchmark: match sweep {
-                    false => name.clone(),
-                    true => format!("{name} at {}", crate::metric::clients(*clients)),
-                },
-                estimate: estimate(one)?,
-            })
-        };
-        let rows: Vec<ControlRow> = measured.iter().filter_map(row).collect();
-        Self { floor: NoiseFloor::of(&rows) }
-    }
+/// The noise floor of what the control has on each microbenchmark.
+fn noise_floor(
+    measured: &[Measured],
+    sweep: bool,
+    estimate: impl Fn(&Measured) -> Option<Estimate>,
+) -> Option<NoiseFloor> {
+    let row = |one: &Measured| {
+        let MicrobenchmarkRecord { name, clients, .. } = &one.record;
+        Some(ControlRow {
+            microbenchmark: match sweep {
+                false => name.clone(),
+                true => format!("{name} at {}", crate::metric::clients(*clients)),
+            },
+            estimate: estimate(one)?,
+        })
+    };
+    NoiseFloor::of(&measured.iter().filter_map(row).collect::<Vec<_>>())
+}
 
-    fn floor_of(&self, own: Option<Estimate>) -> Option<Share> {
-        self.floor.as_ref().map(|floor| floor.for_row(own.map(|estimate| estimate.median)))
-    }
+/// The noise floor of a row whose control has this.
+fn floor_of(floor: Option<&NoiseFloor>, control: Option<Estimate>) -> Option<Share> {
+    floor.map(|floor| floor.for_row(control.map(|estimate| estimate.median)))
 }
 
 #[cfg(test)]

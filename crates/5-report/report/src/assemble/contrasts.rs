@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use dbdyno_results::{CandidateRecord, Role, RunReader};
 use dbdyno_stats::{
-    MIN_BLOCKS, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
+    MIN_BLOCKS, NoiseFloor, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
     percentile_ratios, unpaired_ratio,
 };
 use dbdyno_types::{MatrixCell, MatrixLevel};
@@ -13,7 +13,7 @@ use dbdyno_units::Ratio;
 use serde::Deserialize;
 
 use super::absolute::{SystemKind, Times, times_of_candidate};
-use super::{Controls, Measured, Own, Slice, judged};
+use super::{Measured, Own, floor_of, judged};
 use crate::model::{
     Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
     SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key,
@@ -41,7 +41,7 @@ pub(super) fn effects(
     run: &RunReader,
     measured: &[Measured],
     candidates: &[CandidateRecord],
-    qps: &Controls,
+    qps: Option<&NoiseFloor>,
 ) -> Vec<Effect> {
     // Imported runs have no experiment.
     let stored: StoredExperiment = run.experiment().unwrap_or_default();
@@ -134,14 +134,14 @@ impl Matrix {
         }
     }
 
-    fn effect(&self, of: &Contrast, measured: &Measured, qps: &Controls) -> Effect {
+    fn effect(&self, of: &Contrast, measured: &Measured, qps: Option<&NoiseFloor>) -> Effect {
         let candidates: Vec<usize> = of.weights.iter().map(|one| one.candidate as usize).collect();
         let failed = candidates.iter().any(|number| measured.own[*number].failed);
         let client_bound = candidates.iter().any(|number| measured.own[*number].client_bound);
         let ratios = contrast(&measured.qps_points(&candidates), &of.weights);
         let of_cpu = contrast(&measured.cpu_points(&candidates), &of.weights);
         let estimate = measured.estimate(&ratios).filter(|_| !failed);
-        let floor = qps.floor_of(measured.usable_qps());
+        let floor = floor_of(qps, measured.usable_qps());
         Effect {
             matrix: self.name.clone(),
             microbenchmark: measured.record.name.clone(),
@@ -175,7 +175,7 @@ pub(super) fn series_of(
     run: &RunReader,
     measured: &[Measured],
     candidates: &[CandidateRecord],
-    qps: &Controls,
+    qps: Option<&NoiseFloor>,
 ) -> Vec<Series> {
     // Runs that earlier versions imported have no candidates here.
     let stored: StoredExperiment = run.experiment().unwrap_or_default();
@@ -259,7 +259,7 @@ fn compared(
     measured: &Measured,
     candidate: u32,
     other: u32,
-    qps: &Controls,
+    qps: Option<&NoiseFloor>,
 ) -> Option<(SeriesCell, u64)> {
     let both = [candidate as usize, other as usize];
     let ratios = contrast(&measured.qps_points(&both), &main_effect(&[candidate], &[other]));
@@ -267,7 +267,7 @@ fn compared(
     let estimate = measured.estimate(&ratios);
     let single = || median(&ratios.concat()).map(Ratio::new);
     let ratio = estimate.map(|estimate| estimate.median).or_else(single)?;
-    let floor = qps.floor_of(measured.usable_qps());
+    let floor = floor_of(qps, measured.usable_qps());
     let is_imported = own.iter().all(|one| one.kind == SystemKind::Imported);
     let [failed, bound] = [|one: &&Own| one.failed, |one: &&Own| one.client_bound]
         .map(|is: fn(&&Own) -> bool| own.iter().any(is));
@@ -358,9 +358,12 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
         && take_turns(&common, more, fewer);
     let planned = more.planned_restarts;
     let (relative_qps, relative_p99) = if interleaved {
-        let is_common = |slice: &Slice| common.contains(&(slice.restart, slice.block));
-        let mut points = points(fewer, candidate, 0, is_common);
-        points.extend(self::points(more, candidate, 1, is_common));
+        let points = [fewer, more].into_iter().zip(0..).flat_map(|(measured, side)| {
+            let own = measured.qps_points(&[candidate]).into_iter();
+            let own = own.filter(|one| common.contains(&(one.restart, one.block)));
+            own.map(move |point| Point { candidate: side, ..point })
+        });
+        let points: Vec<Point> = points.collect();
         let times = |measured| -> Vec<Times<'_>> {
             let all = times_of_candidate(measured, candidate).into_iter();
             all.filter(|one| common.contains(&(one.restart, one.block))).collect()
@@ -418,23 +421,9 @@ fn take_turns(common: &BTreeSet<(u32, u32)>, more: &Measured, fewer: &Measured) 
     changes >= common.len()
 }
 
-fn points(
-    measured: &Measured,
-    candidate: usize,
-    side: u32,
-    is_used: impl Fn(&Slice) -> bool,
-) -> Vec<Point> {
-    let of = |slice: &Slice| {
-        let value = slice.throughput?.per_second();
-        Some(Point { candidate: side, ..slice.point(value) })
-    };
-    let own = measured.slices.iter().filter(|slice| slice.candidate as usize == candidate);
-    own.filter(|slice| is_used(slice)).filter_map(of).collect()
-}
-
 /// Throughput of all blocks; one list per restart.
 fn by_restart(measured: &Measured, candidate: usize) -> Vec<Vec<f64>> {
-    let points = points(measured, candidate, 0, |_| true);
+    let points = measured.qps_points(&[candidate]);
     let restarts = points.chunk_by(|a, b| a.restart == b.restart);
     restarts.map(|points| points.iter().map(|point| point.value).collect()).collect()
 }

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use dbdyno_results::StatementRecord;
 use dbdyno_stats::{ControlRow, Estimate, NoiseFloor, Point, paired_ratios};
-use dbdyno_units::Share;
 
-use super::{Measured, judged};
+use super::{Measured, floor_of, judged};
 use crate::model::{Metric, RelativeStatement, Verdict};
 
 /// Timed events with which executions per event are known to about 5%.
@@ -82,8 +81,7 @@ impl Measured {
         let of = |(text, records): (&String, &Vec<StatementRecord>)| {
             let [own, baseline] = [candidate, 0].map(|number| Sum::of(records, number));
             let relative = ratios.get(text.as_str()).copied();
-            let of_control = of_control.get(text.as_str()).map(|estimate| estimate.median);
-            let floor: Option<Share> = floor.map(|floor| floor.for_row(of_control));
+            let floor = floor_of(floor, of_control.get(text.as_str()).copied());
             let (own_us, baseline_us) = (own.mean(), baseline.mean());
             // As often as the baseline, or as the candidate if only that has it.
             let executions = match baseline_us {
