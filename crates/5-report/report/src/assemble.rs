@@ -342,13 +342,13 @@ impl Measured {
     /// The control and its figures, unless it failed: then it does not show noise.
     fn usable_control(&self) -> Option<(usize, &Relative)> {
         let number = self.control?;
-        let failed = self.own[number].failed || self.own[0].failed;
+        let (failed, _) = self.state(&[number, 0]);
         (!failed).then(|| (number, &self.relative[number]))
     }
 
     fn usable_qps(&self) -> Option<Estimate> {
         let (number, control) = self.usable_control()?;
-        control.qps.filter(|_| !self.client_bound(number))
+        control.qps.filter(|_| !self.state(&[number, 0]).1)
     }
 
     /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
@@ -358,13 +358,14 @@ impl Measured {
 
     fn usable_percentile(&self, percentile: usize) -> Option<Estimate> {
         let (number, control) = self.usable_control()?;
-        control.percentiles[percentile].filter(|_| !self.client_bound(number))
+        control.percentiles[percentile].filter(|_| !self.state(&[number, 0]).1)
     }
 
-    /// Whether the load generator was the bottleneck of the candidate or of the baseline. In both
-    /// cases the ratio of their throughputs does not describe them.
-    fn client_bound(&self, candidate: usize) -> bool {
-        self.own[candidate].client_bound || self.own[0].client_bound
+    /// Whether one of these candidates failed, and whether the load generator was the bottleneck of one: then the ratio
+    /// of their throughputs does not describe them.
+    fn state(&self, candidates: &[usize]) -> (bool, bool) {
+        let own = || candidates.iter().map(|number| &self.own[*number]);
+        (own().any(|one| one.failed), own().any(|one| one.client_bound))
     }
 
     fn estimate(&self, ratios: &[Vec<f64>]) -> Option<Estimate> {
@@ -425,7 +426,6 @@ impl Measured {
     fn response_times(
         &self,
         candidate: usize,
-        failed: bool,
         floors: &[Option<NoiseFloor>; 3],
     ) -> Vec<RelativePercentile> {
         if self.own[candidate].absolute.as_ref().is_none_or(|own| own.latency.is_none()) {
@@ -434,9 +434,8 @@ impl Measured {
         let ratios = self.relative[candidate].percentiles;
         let percentile = |(number, percentile): (usize, Percentile)| {
             let floor = floor_of(floors[number].as_ref(), self.usable_percentile(number));
-            let bound = self.client_bound(candidate);
             // As for CPU time, less is better.
-            let verdict = judged(Metric::Cpu, ratios[number], floor, (failed, bound));
+            let verdict = judged(Metric::Cpu, ratios[number], floor, self.state(&[candidate, 0]));
             RelativePercentile { percentile, relative: ratios[number], verdict }
         };
         Percentile::ALL.into_iter().enumerate().map(percentile).collect()
@@ -464,8 +463,7 @@ impl Measured {
             let (ratios, estimate, relative_cpu) =
                 (&relative.qps_ratios, relative.qps, relative.cpu);
             let alone = estimate.is_none() && own.kind == SystemKind::Imported;
-            let failed = own.failed || self.own[0].failed;
-            let client_bound = self.client_bound(number);
+            let (failed, client_bound) = self.state(&[number, 0]);
             let work = Work {
                 writes: self.record.writes,
                 clients: self.record.clients,
@@ -482,8 +480,8 @@ impl Measured {
                 relative_cpu_of_slices: self.estimate(&paired_ratios(&of_slices, number as u32, 0)),
                 relative_cs: relative.switches,
                 relative_counters: relative.counters.clone(),
-                response_times: self.response_times(number, failed, &floors.times),
-                statements: self.relative_statements(number, floors.statements.as_ref(), failed),
+                response_times: self.response_times(number, &floors.times),
+                statements: self.relative_statements(number, floors.statements.as_ref()),
                 engine_counters: self.engine_counters(number, pair),
                 plans: self.other_plans(number, pair),
                 profile: match candidate.role {

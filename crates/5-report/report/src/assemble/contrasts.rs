@@ -13,7 +13,7 @@ use dbdyno_units::Ratio;
 use serde::Deserialize;
 
 use super::absolute::{SystemKind, Times, times_of_candidate};
-use super::{Measured, Own, floor_of, judged};
+use super::{Measured, floor_of, judged};
 use crate::model::{
     Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
     SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key,
@@ -136,8 +136,7 @@ impl Matrix {
 
     fn effect(&self, of: &Contrast, measured: &Measured, qps: Option<&NoiseFloor>) -> Effect {
         let candidates: Vec<usize> = of.weights.iter().map(|one| one.candidate as usize).collect();
-        let failed = candidates.iter().any(|number| measured.own[*number].failed);
-        let client_bound = candidates.iter().any(|number| measured.own[*number].client_bound);
+        let (failed, client_bound) = measured.state(&candidates);
         let ratios = contrast(&measured.qps_points(&candidates), &of.weights);
         let of_cpu = contrast(&measured.cpu_points(&candidates), &of.weights);
         let estimate = measured.estimate(&ratios).filter(|_| !failed);
@@ -263,16 +262,14 @@ fn compared(
 ) -> Option<(SeriesCell, u64)> {
     let both = [candidate as usize, other as usize];
     let ratios = contrast(&measured.qps_points(&both), &main_effect(&[candidate], &[other]));
-    let own = both.map(|number| &measured.own[number]);
     let estimate = measured.estimate(&ratios);
     let single = || median(&ratios.concat()).map(Ratio::new);
     let ratio = estimate.map(|estimate| estimate.median).or_else(single)?;
     let floor = floor_of(qps, measured.usable_qps());
-    let is_imported = own.iter().all(|one| one.kind == SystemKind::Imported);
-    let [failed, bound] = [|one: &&Own| one.failed, |one: &&Own| one.client_bound]
-        .map(|is: fn(&&Own) -> bool| own.iter().any(is));
-    let verdict = match judged(Metric::Qps, estimate, floor, (failed, bound)) {
-        Verdict::Unknown if bound => Verdict::ClientBound,
+    let is_imported = both.iter().all(|one| measured.own[*one].kind == SystemKind::Imported);
+    let state = measured.state(&both);
+    let verdict = match judged(Metric::Qps, estimate, floor, state) {
+        Verdict::Unknown if state.1 => Verdict::ClientBound,
         Verdict::Unknown if is_imported => Verdict::NoInterval,
         known => known,
     };
@@ -383,10 +380,9 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
             ),
         )
     };
-    let own = [&more.own[candidate], &fewer.own[candidate]];
-    let failed = own.iter().any(|own| own.failed);
-    let client_bound = own.iter().any(|own| own.client_bound);
-    let verdict = |metric, estimate| judged(metric, estimate, None, (failed, client_bound));
+    let [own, other] = [more, fewer].map(|measured| measured.state(&[candidate]));
+    let state = (own.0 || other.0, own.1 || other.1);
+    let verdict = |metric, estimate| judged(metric, estimate, None, state);
     ScalingRatio {
         than_clients: fewer.record.clients,
         interleaved,

@@ -63,7 +63,7 @@ impl Measured {
 
     /// The control's ratios; empty if it failed or was client-bound.
     fn control_statements(&self) -> BTreeMap<&str, Estimate> {
-        let usable = self.usable_control().filter(|(number, _)| !self.client_bound(*number));
+        let usable = self.usable_control().filter(|(number, _)| !self.state(&[*number, 0]).1);
         usable.map_or_else(BTreeMap::new, |(control, _)| self.statement_ratios(control))
     }
 
@@ -72,7 +72,6 @@ impl Measured {
         &self,
         candidate: usize,
         floor: Option<&NoiseFloor>,
-        failed: bool,
     ) -> Vec<RelativeStatement> {
         let ratios = self.statement_ratios(candidate);
         let of_control = self.control_statements();
@@ -94,10 +93,9 @@ impl Measured {
                 (_, Some(baseline), Some(ratio)) => Some(baseline * (ratio.median.get() - 1.0)),
                 _ => None,
             };
-            let state = (failed, self.client_bound(candidate));
             // Means of few long response times have wide intervals.
             let is_noisy = relative.as_ref().is_some_and(Estimate::is_size_too_noisy);
-            let verdict = match judged(Metric::Cpu, relative, floor, state) {
+            let verdict = match judged(Metric::Cpu, relative, floor, self.state(&[candidate, 0])) {
                 known if is_noisy && known.has_interval() => Verdict::TooNoisy,
                 known => known,
             };
