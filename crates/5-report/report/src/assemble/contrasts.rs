@@ -15,8 +15,8 @@ use serde::Deserialize;
 use super::absolute::{SystemKind, Times, times_of_candidate};
 use super::{Measured, floor_of, judged};
 use crate::model::{
-    Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
-    SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key,
+    Change, Effect, Estimate, Metric, Percentile, ScalingRatio, ScalingRow, Series, SeriesCell,
+    SeriesChange, SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key,
 };
 use crate::sections::series::sort_by_group;
 
@@ -31,9 +31,7 @@ struct StoredExperiment {
 #[derive(Deserialize)]
 struct StoredCandidate {
     name: String,
-    #[serde(default)]
     matrix: Option<MatrixCell>,
-    #[serde(default)]
     series: Option<String>,
 }
 
@@ -308,8 +306,6 @@ fn point(rows: &[&SeriesRow], number: usize) -> Option<SeriesPoint> {
     Some(SeriesPoint { ratio: Ratio::new(mean.exp()), interval })
 }
 
-const P99: f64 = 0.99;
-
 /// The rows of a sweep: for each microbenchmark and candidate the numbers of clients in ascending
 /// order. Empty without a sweep.
 pub(super) fn rows(measured: &[Measured], candidates: &[CandidateRecord]) -> Vec<ScalingRow> {
@@ -354,32 +350,27 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
         && !more.record.writes
         && take_turns(&common, more, fewer);
     let planned = more.planned_restarts;
-    let (relative_qps, relative_p99) = if interleaved {
-        let points = [fewer, more].into_iter().zip(0..).flat_map(|(measured, side)| {
-            let own = measured.qps_points(&[candidate]).into_iter();
-            let own = own.filter(|one| common.contains(&(one.restart, one.block)));
-            own.map(move |point| Point { candidate: side, ..point })
+    let is_used = |at: (u32, u32)| !interleaved || common.contains(&at);
+    let points = [more, fewer].map(|measured| {
+        let all = measured.qps_points(&[candidate]).into_iter();
+        all.filter(|one| is_used((one.restart, one.block))).collect::<Vec<Point>>()
+    });
+    let times = [more, fewer].map(|measured| {
+        let all = times_of_candidate(&measured.slices, candidate).into_iter();
+        all.filter(|one| is_used((one.restart, one.block))).collect::<Vec<Times<'_>>>()
+    });
+    let (relative_qps, pairing) = if interleaved {
+        let sides = (0..).zip(&points).flat_map(|(side, points)| {
+            points.iter().map(move |point| Point { candidate: side, ..*point })
         });
-        let points: Vec<Point> = points.collect();
-        let times = |measured| -> Vec<Times<'_>> {
-            let all = times_of_candidate(measured, candidate).into_iter();
-            all.filter(|one| common.contains(&(one.restart, one.block))).collect()
-        };
-        (
-            more.estimate(&paired_ratios(&points, 1, 0)),
-            p99_ratio(&times(&more.slices), &times(&fewer.slices), Pairing::ByBlock, planned),
-        )
+        let points: Vec<Point> = sides.collect();
+        (more.estimate(&paired_ratios(&points, 0, 1)), Pairing::ByBlock)
     } else {
-        (
-            unpaired_ratio(&by_restart(more, candidate), &by_restart(fewer, candidate), planned),
-            p99_ratio(
-                &times_of_candidate(&more.slices, candidate),
-                &times_of_candidate(&fewer.slices, candidate),
-                Pairing::Unpaired,
-                planned,
-            ),
-        )
+        let [own, other] = points.map(|points| by_restart(&points));
+        (unpaired_ratio(&own, &other, planned), Pairing::Unpaired)
     };
+    let p99 = [Percentile::SHARES[2]];
+    let [relative_p99] = percentile_ratios(&times[0], &times[1], pairing, planned, p99);
     let [own, other] = [more, fewer].map(|measured| measured.state(&[candidate]));
     let state = (own.0 || other.0, own.1 || other.1);
     let verdict = |metric, estimate| judged(metric, estimate, None, state);
@@ -418,20 +409,9 @@ fn take_turns(common: &BTreeSet<(u32, u32)>, more: &Measured, fewer: &Measured) 
 }
 
 /// Throughput of all blocks; one list per restart.
-fn by_restart(measured: &Measured, candidate: usize) -> Vec<Vec<f64>> {
-    let points = measured.qps_points(&[candidate]);
+fn by_restart(points: &[Point]) -> Vec<Vec<f64>> {
     let restarts = points.chunk_by(|a, b| a.restart == b.restart);
     restarts.map(|points| points.iter().map(|point| point.value).collect()).collect()
-}
-
-fn p99_ratio(
-    more: &[Times<'_>],
-    fewer: &[Times<'_>],
-    pairing: Pairing,
-    planned: Option<u32>,
-) -> Option<Estimate> {
-    let [p99] = percentile_ratios(more, fewer, pairing, planned, [P99]);
-    p99
 }
 
 #[cfg(test)]
