@@ -386,15 +386,10 @@ fn of_groups(report: &Report, output: Output) -> Table {
     };
     for figures in report.counter_groups.chunk_by(same) {
         let first = &figures[0];
-        let labels = [
-            Cell::text(with_clients(
-                &report.group_label(&first.group),
-                first.clients,
-                report.is_sweep(),
-            )),
-            candidate(report, &first.candidate, first.role),
-            Cell::number(Some(first.count)),
-        ];
+        let group = report.group_label(&first.group);
+        let group = Cell::text(with_clients(&group, first.clients, report.is_sweep()));
+        let name = candidate(report, &first.candidate, first.role);
+        let labels = [group, name, Cell::number(Some(first.count))];
         let median = |figure| {
             let found = figures.iter().find(|one| one.figure == figure);
             found.map_or_else(Cell::dash, |one| {

@@ -383,11 +383,8 @@ impl Explained<'_> {
         if !shown.is_empty() {
             let about =
                 "µs per query; certain differences, without functions that have 90% of the time";
-            tables.push((
-                self.table("with what it calls", &shown, ("", &[])),
-                "functions with what they call",
-                about.to_owned(),
-            ));
+            let with_callees = self.table("with what it calls", &shown, ("", &[]));
+            tables.push((with_callees, "functions with what they call", about.to_owned()));
         }
         tables
     }
