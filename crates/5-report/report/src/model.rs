@@ -143,6 +143,11 @@ impl MicrobenchmarkRows {
         self.rows.iter().find(|row| row.candidate == candidate)
     }
 
+    /// The figures of all candidates.
+    pub(crate) fn absolutes(&self) -> impl Iterator<Item = &Absolute> {
+        self.rows.iter().map(|row| &row.absolute).chain([&self.baseline])
+    }
+
     pub(crate) fn control(&self) -> Option<&Row> {
         self.rows.iter().find(|row| row.role == Role::Control)
     }

@@ -120,9 +120,8 @@ struct Bar<'a> {
 
 fn bars(step: &StepReport) -> Vec<Bar<'_>> {
     let Some(unit) = step.throughput() else { return Vec::new() };
-    let missed = |one: &CandidateStep| one.sustained() == Some(false);
     let all = step.candidates.iter();
-    let baseline_missed = all.clone().any(|one| one.role == Role::Baseline && missed(one));
+    let baseline_missed = all.clone().any(|one| one.role == Role::Baseline && one.misses_rate());
     let bars = all.filter_map(|candidate| {
         let range = candidate.relative_spread.as_ref();
         Some(Bar {
@@ -131,7 +130,7 @@ fn bars(step: &StepReport) -> Vec<Bar<'_>> {
             candidate,
             ratio: candidate.relative.as_ref()?.get(unit)?,
             range: range.and_then(|(low, high)| Some((low.get(unit)?, high.get(unit)?))),
-            sustained: !baseline_missed && !missed(candidate),
+            sustained: !baseline_missed && !candidate.misses_rate(),
         })
     });
     bars.collect()

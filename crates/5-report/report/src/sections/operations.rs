@@ -364,9 +364,7 @@ const OF_GROUPS: &str = "medians of ratios to the baseline over the microbenchma
 
 /// The smallest share of the time in which a counter ran, if counters took turns.
 fn multiplexed(report: &Report) -> Option<Share> {
-    let absolutes = report.microbenchmarks.iter().flat_map(|one| {
-        std::iter::once(&one.baseline).chain(one.rows.iter().map(|row| &row.absolute))
-    });
+    let absolutes = report.microbenchmarks.iter().flat_map(MicrobenchmarkRows::absolutes);
     let least =
         absolutes.filter_map(|own| own.counted_time).reduce(|a, b| if b < a { b } else { a });
     // Starting and stopping a counter takes a moment.

@@ -96,7 +96,7 @@ pub(crate) fn rates(report: &InsertReport) -> Option<String> {
     let steps = || report.steps.iter().filter(|step| step.rate.is_some());
     steps().next()?;
     let missed = steps().flat_map(|step| {
-        let missed = step.candidates.iter().filter(|one| one.sustained() == Some(false));
+        let missed = step.candidates.iter().filter(|one| one.misses_rate());
         missed.map(move |one| format!("{} in {}", one.candidate, step.name))
     });
     Some(match joined(missed, ", ") {
@@ -138,12 +138,11 @@ pub(crate) fn key_results(report: &InsertReport, output: Output) -> Section {
 }
 
 fn found<'a>(report: &InsertReport, step: &'a StepReport, own: &CandidateStep) -> StepFinding<'a> {
-    let is_sustained = |one: &CandidateStep| one.sustained() != Some(false);
     let baseline = step.candidates.iter().find(|one| one.role == Role::Baseline);
     let (unit, work) = if step.queries { ("queries/s", "query") } else { ("rows/s", "row") };
     let missed = match baseline {
-        _ if !is_sustained(own) => Some("the rate of inserts was not sustained"),
-        Some(one) if !is_sustained(one) => Some("the baseline did not sustain the rate of inserts"),
+        _ if own.misses_rate() => Some("the rate of inserts was not sustained"),
+        Some(one) if one.misses_rate() => Some("the baseline did not sustain the rate of inserts"),
         _ => None,
     };
     let throughput = step.throughput();

@@ -73,7 +73,7 @@ fn values(step: &StepReport, output: Output) -> Table {
         if output == Output::Page {
             name = name.note(times(candidate));
         }
-        if candidate.sustained() == Some(false) {
+        if candidate.misses_rate() {
             match output {
                 Output::Page => name = name.note("rate not sustained"),
                 _ => name.text.push_str(" !"),
