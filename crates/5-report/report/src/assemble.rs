@@ -318,23 +318,17 @@ impl Measured {
         }
         let pair = [slices[candidate].as_slice(), &slices[0]];
         let (own, baseline) = (&times[candidate], &times[0]);
+        let (pairing, shares) = (Pairing::ByBlock, Percentile::SHARES);
+        let percentiles = if own.has_blocks_of(baseline) {
+            own.percentile_ratios(baseline, pairing, shares)
+        } else {
+            let [own, baseline] = pair.map(block_times);
+            percentile_ratios(&own, &baseline, pairing, self.planned_restarts, shares)
+        };
         Relative {
             switches: self.estimate(&ratios_of(pair, |slice| switches_per_query(&slice.measured))),
             counters: self.counter_ratios(candidate, pair),
-            percentiles: match own.has_blocks_of(baseline) {
-                true => own.percentile_ratios(baseline, Pairing::ByBlock, Percentile::SHARES),
-                false => {
-                    let [own, baseline] = pair.map(block_times);
-                    let planned = self.planned_restarts;
-                    percentile_ratios(
-                        &own,
-                        &baseline,
-                        Pairing::ByBlock,
-                        planned,
-                        Percentile::SHARES,
-                    )
-                }
-            },
+            percentiles,
             ..Relative::default()
         }
     }

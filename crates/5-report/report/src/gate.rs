@@ -494,18 +494,12 @@ pub fn terminal(judged: &[Judged<'_>], room: usize) -> String {
 pub fn markdown(judged: &[Judged<'_>]) -> String {
     let mut text = "\n### Rules\n\n".to_owned();
     for one in judged {
-        text.push_str(&format!(
-            "- {}: **{}**\n",
-            code(&one.rule.to_string()),
-            escape(&one.summary())
-        ));
+        let (rule, summary) = (code(&one.rule.to_string()), escape(&one.summary()));
+        text.push_str(&format!("- {rule}: **{summary}**\n"));
         for (candidate, places) in one.unmeasured() {
             let places: Vec<String> = places.iter().map(|place| code(place)).collect();
-            text.push_str(&format!(
-                "  - {} {NOT_MEASURED}: {}\n",
-                code(candidate),
-                places.join(", ")
-            ));
+            let (candidate, places) = (code(candidate), places.join(", "));
+            text.push_str(&format!("  - {candidate} {NOT_MEASURED}: {places}\n"));
         }
     }
     let columns = ["rule", "candidate", "microbenchmark or group"].map(Column::name);
