@@ -111,13 +111,7 @@ pub struct Report {
 
 /// Each item once, in the order of the first of its kind.
 pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for item in items {
-        if !found.contains(&item) {
-            found.push(item);
-        }
-    }
-    found
+    by_key(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
 }
 
 /// Items by key, in the order of the first of each key.
@@ -190,9 +184,9 @@ impl Report {
 
     /// Whether a candidate is known to be as the baseline: it sets something, and what it sets is in force there too.
     pub(crate) fn is_as_baseline(&self, candidate: &str) -> bool {
-        let of_role = |role: Role| self.candidates.iter().find(move |one| one.role == role);
+        let baseline = self.candidates.iter().find(|one| one.role == Role::Baseline);
         let own = self.candidates.iter().find(|one| one.name == candidate);
-        own.zip(of_role(Role::Baseline)).is_some_and(|(own, baseline)| {
+        own.zip(baseline).is_some_and(|(own, baseline)| {
             !own.in_force.without_effect.is_empty() && words::differences(own, baseline).is_empty()
         })
     }

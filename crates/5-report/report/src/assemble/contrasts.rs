@@ -16,7 +16,7 @@ use super::absolute::{SystemKind, Times, times_of_candidate};
 use super::{Measured, floor_of, judged};
 use crate::model::{
     Change, Effect, Estimate, Metric, Percentile, ScalingRatio, ScalingRow, Series, SeriesCell,
-    SeriesChange, SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key,
+    SeriesChange, SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key, distinct,
 };
 use crate::sections::series::sort_by_group;
 
@@ -70,27 +70,18 @@ struct Contrast {
 
 /// The matrices of an experiment, in its order.
 fn matrices(stored: StoredExperiment, candidates: &[&str]) -> Vec<Matrix> {
-    let mut matrices: Vec<Matrix> = Vec::new();
-    for StoredCandidate { name, matrix, .. } in stored.candidates {
-        let number = candidates.iter().position(|candidate| **candidate == name);
-        let (Some(number), Some(MatrixCell { matrix, levels })) = (number, matrix) else {
-            continue;
-        };
-        let known = matrices.iter().position(|one| one.name == matrix);
-        let index = known.unwrap_or_else(|| {
-            let settings = vec![Vec::new(); levels.len()];
-            matrices.push(Matrix { name: matrix, settings, cells: Vec::new() });
-            matrices.len() - 1
-        });
-        let matrix = &mut matrices[index];
-        for (level, known) in levels.iter().zip(&mut matrix.settings) {
-            if !known.contains(level) {
-                known.push(level.clone());
-            }
-        }
-        matrix.cells.push((number as u32, levels));
-    }
-    matrices
+    let cells = stored.candidates.into_iter().filter_map(|one| {
+        let number = candidates.iter().position(|name| *name == one.name)?;
+        let MatrixCell { matrix, levels } = one.matrix?;
+        Some((matrix, (number as u32, levels)))
+    });
+    let matrix = |(name, cells): (String, Vec<(u32, Vec<MatrixLevel>)>)| {
+        let values =
+            |at: usize| distinct(cells.iter().filter_map(|(_, levels)| levels.get(at).cloned()));
+        let settings = (0..cells[0].1.len()).map(values).collect();
+        Matrix { name, settings, cells }
+    };
+    by_key(cells).into_iter().map(matrix).collect()
 }
 
 impl Matrix {

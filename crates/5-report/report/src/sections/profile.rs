@@ -614,16 +614,14 @@ impl Explained<'_> {
             "{own} CPU time of {candidate} and {base} of {baseline}; {asked} of each were requested"
         );
         let least = ENOUGH_SAMPLED * asked.as_secs_f64();
-        let short = [(own, candidate), (base, baseline)]
-            .map(|(time, name)| (time.as_secs_f64() < least).then_some(name.as_str()));
-        let names: Vec<&str> = short.into_iter().flatten().collect();
-        Some(match names.is_empty() {
-            true => text,
-            false => format!(
-                "{text}. {} used less than that in the sampled slices: a server that waits uses none, and a \
+        let times = [(own, candidate), (base, baseline)].into_iter();
+        let short = times.filter(|(time, _)| time.as_secs_f64() < least);
+        Some(match joined(short.map(|(_, name)| name.clone()), " and ") {
+            None => text,
+            Some(names) => format!(
+                "{text}. {names} used less than that in the sampled slices: a server that waits uses none, and a \
                  start that was not sampled adds none. Only larger differences are certain; set a longer \
-                 `time` in [profile], or measure with more clients",
-                names.join(" and ")
+                 `time` in [profile], or measure with more clients"
             ),
         })
     }
