@@ -3,7 +3,6 @@
 mod charts;
 mod export;
 mod findings;
-mod stalls;
 mod step;
 
 use dbdyno_text::{Cell, Column, Mark, Row, Table};
@@ -16,8 +15,7 @@ use crate::model::{
 use crate::words;
 
 pub(crate) use export::{series_csv, steps_csv};
-pub(crate) use findings::{Extent, conclusions, findings, key_results, rates};
-pub(crate) use stalls::stalls;
+pub(crate) use findings::{Extent, conclusions, findings, key_results, rates, stalls};
 pub(crate) use step::{remarks, step};
 
 /// Maximum width of a candidate's name on a terminal.

@@ -5,8 +5,7 @@ use dbdyno_types::insert::Second;
 use dbdyno_units::{Nanos, Share};
 
 use super::charts::charts;
-use super::findings::verdict;
-use super::stalls::{Stalls, kinds_of_stalls};
+use super::findings::{Stalls, kinds_of_stalls, verdict};
 use super::{NAME, name, runs};
 use crate::assemble::inserts::{SHORTEST, throughput};
 use crate::figures::{compact, tiny};
