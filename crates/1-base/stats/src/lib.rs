@@ -22,7 +22,8 @@ pub use estimate::{Estimate, MIN_BLOCKS, median, median_with_interval, middle_ha
 pub use noise::{ControlRow, NoiseFloor};
 pub use ratios::{Point, Weight, contrast, main_effect, paired_ratios, unpaired_ratio};
 pub use response_times::{
-    BlockTimes, LatencySummary, Pairing, RESOLUTION, ResponseTimes, TimeCounts, percentile_ratios,
+    BlockTimes, LatencySummary, Pairing, RESOLUTION, ResponseTimes, TimeCounts, percentile,
+    percentile_ratios,
 };
 pub use restarts::{
     interval_of_repeats, mean_with_half_width, restart_medians, restarts_with_interval,

@@ -340,7 +340,7 @@ pub struct LatencySummary {
 
 /// The smallest of these times, in ascending order, that is not exceeded by at least this share of
 /// the `total` events; `None` without events.
-pub(crate) fn percentile(counts: &[(u64, u64)], total: u64, share: f64) -> Option<u64> {
+pub fn percentile(counts: &[(u64, u64)], total: u64, share: f64) -> Option<u64> {
     let rank = (share * total as f64).ceil() as u64;
     let mut seen: u64 = 0;
     let at = counts.iter().find(|(_, count)| {

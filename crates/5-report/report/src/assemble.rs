@@ -79,17 +79,17 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         }
     }
     let sweep = measured.windows(2).any(|pair| pair[0].record.clients != pair[1].record.clients);
-    let qps = Controls::of(&measured, sweep, Measured::usable_qps);
-    let cpu = Controls::of(&measured, sweep, Measured::usable_cpu);
-    let times = [0, 1, 2].map(|percentile| {
-        Controls::of(&measured, sweep, |measured| measured.usable_percentile(percentile))
-    });
-    let of_statements = statements::floor(&measured);
+    let floors = Floors {
+        qps: noise_floor(&measured, sweep, Measured::usable_qps),
+        cpu: noise_floor(&measured, sweep, Measured::usable_cpu),
+        times: [0, 1, 2].map(|at| noise_floor(&measured, sweep, |one| one.usable_percentile(at))),
+        statements: statements::floor(&measured),
+    };
     let sampled = measured.iter().flat_map(|one| &one.profiles);
     let layers = profile::layers_of(sampled, &records, profiling.layers.as_ref());
-    let rows =
-        |one: &Measured| one.rows(&records, &qps, &cpu, &times, of_statements.as_ref(), &layers);
+    let rows = |one: &Measured| one.rows(&records, &floors, &layers);
     let microbenchmarks: Vec<MicrobenchmarkRows> = measured.iter().map(rows).collect();
+    let Floors { qps, cpu, .. } = floors;
     let mut insert = None;
     if let Some(plan) = run.insert_plan()? {
         let (report, done) = inserts::assemble(run, &plan, &records)?;
@@ -99,7 +99,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         insert = Some(report);
     }
     let mut warnings = records::warnings(&sessions);
-    warnings.extend(records::warning(&measured, &records, qps.floor.as_ref()));
+    warnings.extend(records::warning(&measured, &records, qps.as_ref()));
     warnings.extend(warm_up::warnings(&measured, &microbenchmarks, &records, sweep));
     warnings.extend(not_compared);
     let groups = |grouping| summarise(Metric::Qps, &microbenchmarks, &records, grouping);
@@ -116,16 +116,16 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         baseline: run.baseline()?,
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
-        effects: contrasts::effects(run, &measured, &records, &qps),
-        series: contrasts::series_of(run, &measured, &records, &qps),
+        effects: contrasts::effects(run, &measured, &records, qps.as_ref()),
+        series: contrasts::series_of(run, &measured, &records, qps.as_ref()),
         counter_groups: summarise_counters(&microbenchmarks, &records),
         not_counted: absolute::not_counted(&sessions, &records),
         scaling: contrasts::rows(&measured, &records),
         microbenchmarks,
         unmeasured,
         insert,
-        noise: qps.floor,
-        cpu_noise: cpu.floor,
+        noise: qps,
+        cpu_noise: cpu,
         interval_method: METHOD.to_owned(),
         warnings,
         failures: records::failures(&failures, &records),
@@ -318,23 +318,17 @@ impl Measured {
         }
         let pair = [slices[candidate].as_slice(), &slices[0]];
         let (own, baseline) = (&times[candidate], &times[0]);
+        let (pairing, shares) = (Pairing::ByBlock, Percentile::SHARES);
+        let percentiles = if own.has_blocks_of(baseline) {
+            own.percentile_ratios(baseline, pairing, shares)
+        } else {
+            let [own, baseline] = pair.map(block_times);
+            percentile_ratios(&own, &baseline, pairing, self.planned_restarts, shares)
+        };
         Relative {
             switches: self.estimate(&ratios_of(pair, |slice| switches_per_query(&slice.measured))),
             counters: self.counter_ratios(candidate, pair),
-            percentiles: match own.has_blocks_of(baseline) {
-                true => own.percentile_ratios(baseline, Pairing::ByBlock, Percentile::SHARES),
-                false => {
-                    let [own, baseline] = pair.map(block_times);
-                    let planned = self.planned_restarts;
-                    percentile_ratios(
-                        &own,
-                        &baseline,
-                        Pairing::ByBlock,
-                        planned,
-                        Percentile::SHARES,
-                    )
-                }
-            },
+            percentiles,
             ..Relative::default()
         }
     }
@@ -342,13 +336,13 @@ impl Measured {
     /// The control and its figures, unless it failed: then it does not show noise.
     fn usable_control(&self) -> Option<(usize, &Relative)> {
         let number = self.control?;
-        let failed = self.own[number].failed || self.own[0].failed;
+        let (failed, _) = self.state(&[number, 0]);
         (!failed).then(|| (number, &self.relative[number]))
     }
 
     fn usable_qps(&self) -> Option<Estimate> {
         let (number, control) = self.usable_control()?;
-        control.qps.filter(|_| !self.client_bound(number))
+        control.qps.filter(|_| !self.state(&[number, 0]).1)
     }
 
     /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
@@ -358,13 +352,14 @@ impl Measured {
 
     fn usable_percentile(&self, percentile: usize) -> Option<Estimate> {
         let (number, control) = self.usable_control()?;
-        control.percentiles[percentile].filter(|_| !self.client_bound(number))
+        control.percentiles[percentile].filter(|_| !self.state(&[number, 0]).1)
     }
 
-    /// Whether the load generator was the bottleneck of the candidate or of the baseline. In both
-    /// cases the ratio of their throughputs does not describe them.
-    fn client_bound(&self, candidate: usize) -> bool {
-        self.own[candidate].client_bound || self.own[0].client_bound
+    /// Whether one of these candidates failed, and whether the load generator was the bottleneck of one: then the ratio
+    /// of their throughputs does not describe them.
+    fn state(&self, candidates: &[usize]) -> (bool, bool) {
+        let own = || candidates.iter().map(|number| &self.own[*number]);
+        (own().any(|one| one.failed), own().any(|one| one.client_bound))
     }
 
     fn estimate(&self, ratios: &[Vec<f64>]) -> Option<Estimate> {
@@ -425,18 +420,16 @@ impl Measured {
     fn response_times(
         &self,
         candidate: usize,
-        failed: bool,
-        controls: &[Controls; 3],
+        floors: &[Option<NoiseFloor>; 3],
     ) -> Vec<RelativePercentile> {
         if self.own[candidate].absolute.as_ref().is_none_or(|own| own.latency.is_none()) {
             return Vec::new();
         }
         let ratios = self.relative[candidate].percentiles;
         let percentile = |(number, percentile): (usize, Percentile)| {
-            let floor = controls[number].floor_of(self.usable_percentile(number));
-            let bound = self.client_bound(candidate);
+            let floor = floor_of(floors[number].as_ref(), self.usable_percentile(number));
             // As for CPU time, less is better.
-            let verdict = judged(Metric::Cpu, ratios[number], floor, (failed, bound));
+            let verdict = judged(Metric::Cpu, ratios[number], floor, self.state(&[candidate, 0]));
             RelativePercentile { percentile, relative: ratios[number], verdict }
         };
         Percentile::ALL.into_iter().enumerate().map(percentile).collect()
@@ -445,14 +438,11 @@ impl Measured {
     fn rows(
         &self,
         candidates: &[CandidateRecord],
-        qps: &Controls,
-        cpu: &Controls,
-        times: &[Controls; 3],
-        of_statements: Option<&NoiseFloor>,
+        floors: &Floors,
         layers: &BTreeMap<String, Layers>,
     ) -> MicrobenchmarkRows {
-        let qps_floor = qps.floor_of(self.usable_qps());
-        let cpu_floor = cpu.floor_of(self.usable_cpu());
+        let qps_floor = floor_of(floors.qps.as_ref(), self.usable_qps());
+        let cpu_floor = floor_of(floors.cpu.as_ref(), self.usable_cpu());
         let control = self.usable_control().and_then(|(number, _)| {
             let pair = [&candidates[number], &candidates[0]];
             self.profile_difference(number, pair, layers, None)
@@ -467,8 +457,7 @@ impl Measured {
             let (ratios, estimate, relative_cpu) =
                 (&relative.qps_ratios, relative.qps, relative.cpu);
             let alone = estimate.is_none() && own.kind == SystemKind::Imported;
-            let failed = own.failed || self.own[0].failed;
-            let client_bound = self.client_bound(number);
+            let (failed, client_bound) = self.state(&[number, 0]);
             let work = Work {
                 writes: self.record.writes,
                 clients: self.record.clients,
@@ -485,8 +474,8 @@ impl Measured {
                 relative_cpu_of_slices: self.estimate(&paired_ratios(&of_slices, number as u32, 0)),
                 relative_cs: relative.switches,
                 relative_counters: relative.counters.clone(),
-                response_times: self.response_times(number, failed, times),
-                statements: self.relative_statements(number, of_statements, failed),
+                response_times: self.response_times(number, &floors.times),
+                statements: self.relative_statements(number, floors.statements.as_ref()),
                 engine_counters: self.engine_counters(number, pair),
                 plans: self.other_plans(number, pair),
                 profile: match candidate.role {
@@ -586,33 +575,37 @@ pub(crate) fn client_bound(absolute: &Absolute) -> bool {
     absolute.client_busy.is_some_and(is_limit) && !absolute.server_busy.is_some_and(is_limit)
 }
 
-struct Controls {
-    floor: Option<NoiseFloor>,
+/// The noise floors of a run.
+struct Floors {
+    qps: Option<NoiseFloor>,
+    cpu: Option<NoiseFloor>,
+    /// Of each percentile of response times.
+    times: [Option<NoiseFloor>; 3],
+    statements: Option<NoiseFloor>,
 }
 
-impl Controls {
-    fn of(
-        measured: &[Measured],
-        sweep: bool,
-        estimate: impl Fn(&Measured) -> Option<Estimate>,
-    ) -> Self {
-        let row = |one: &Measured| {
-            let MicrobenchmarkRecord { name, clients, .. } = &one.record;
-            Some(ControlRow {
-                microbenchmark: match sweep {
-                    false => name.clone(),
-                    true => format!("{name} at {}", crate::metric::clients(*clients)),
-                },
-                estimate: estimate(one)?,
-            })
-        };
-        let rows: Vec<ControlRow> = measured.iter().filter_map(row).collect();
-        Self { floor: NoiseFloor::of(&rows) }
-    }
+/// The noise floor of what the control has on each microbenchmark.
+fn noise_floor(
+    measured: &[Measured],
+    sweep: bool,
+    estimate: impl Fn(&Measured) -> Option<Estimate>,
+) -> Option<NoiseFloor> {
+    let row = |one: &Measured| {
+        let MicrobenchmarkRecord { name, clients, .. } = &one.record;
+        Some(ControlRow {
+            microbenchmark: match sweep {
+                false => name.clone(),
+                true => format!("{name} at {}", crate::metric::clients(*clients)),
+            },
+            estimate: estimate(one)?,
+        })
+    };
+    NoiseFloor::of(&measured.iter().filter_map(row).collect::<Vec<_>>())
+}
 
-    fn floor_of(&self, own: Option<Estimate>) -> Option<Share> {
-        self.floor.as_ref().map(|floor| floor.for_row(own.map(|estimate| estimate.median)))
-    }
+/// The noise floor of a row whose control has this.
+fn floor_of(floor: Option<&NoiseFloor>, control: Option<Estimate>) -> Option<Share> {
+    floor.map(|floor| floor.for_row(control.map(|estimate| estimate.median)))
 }
 
 #[cfg(test)]

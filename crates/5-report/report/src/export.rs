@@ -171,14 +171,11 @@ pub fn tables(report: &Report) -> Vec<(&'static str, String)> {
             tables.push((name, make(report)));
         }
     };
-    let counted = |one: &MicrobenchmarkRows| {
-        let candidates = one.rows.iter().map(|row| &row.absolute);
-        candidates.chain([&one.baseline]).any(|absolute| !absolute.counters.is_empty())
-    };
     let all = &report.microbenchmarks;
+    let mut absolutes = all.iter().flat_map(MicrobenchmarkRows::absolutes);
     add(!report.scaling.is_empty(), "scaling.csv", scaling_csv);
     add(all.iter().any(|one| one.baseline.latency.is_some()), "latency.csv", latency_csv);
-    add(all.iter().any(counted), "counters.csv", counters_csv);
+    add(absolutes.any(|own| !own.counters.is_empty()), "counters.csv", counters_csv);
     add(!report.effects.is_empty(), "effects.csv", effects_csv);
     add(!report.series.is_empty(), "changes.csv", changes_csv);
     let mut rows = all.iter().flat_map(|one| &one.rows);

@@ -6,6 +6,7 @@ use dbdyno_units::{Nanos, Ratio, Share, grouped};
 
 use crate::model::{Absolute, CounterFigure, Estimate, Metric, Percentile, Row};
 use crate::sections::Output;
+use crate::sections::operations::Part;
 
 /// A ratio in five characters: `1.038`, `12.40`, `124.0`.
 pub(crate) fn ratio(ratio: Ratio) -> String {
@@ -106,10 +107,14 @@ pub(crate) fn us(micros: f64) -> String {
     if micros < 0.9995 { format!("{micros:.3}") } else { compact(micros) }
 }
 
-/// A difference in microseconds with its sign: `+5.31`, `−0.046`.
+/// A difference with its sign: `+5.31`, `−0.046`.
+pub(crate) fn signed(difference: f64, write: fn(f64) -> String) -> String {
+    format!("{}{}", if difference < 0.0 { "−" } else { "+" }, write(difference.abs()))
+}
+
+/// A difference in microseconds with its sign.
 pub(crate) fn signed_us(difference: f64) -> String {
-    let sign = if difference < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", us(difference.abs()))
+    signed(difference, us)
 }
 
 /// A figure of a candidate on a microbenchmark. Tables, comparisons and exports take names, units and
@@ -121,7 +126,9 @@ pub(crate) struct Figure {
     pub(crate) short: &'static str,
     /// The name in wide tables, with the unit.
     pub(crate) title: &'static str,
-    pub(crate) kind: FigureKind,
+    pub(crate) part: Part,
+    /// The percentile of response times that it is.
+    pub(crate) percentile: Option<Percentile>,
     pub(crate) better: Option<Direction>,
     pub(crate) of: fn(&Absolute) -> Option<f64>,
     /// The 95% interval of the value.
@@ -130,14 +137,6 @@ pub(crate) struct Figure {
     paired: fn(&Row) -> Option<Estimate>,
     /// Whether the quotient of the two values is shown where no such ratio is known.
     quotient: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FigureKind {
-    /// Throughput, and costs per query.
-    Cost,
-    Counter(CounterFigure),
-    ResponseTime(Percentile),
 }
 
 const fn figure(
@@ -150,7 +149,8 @@ const fn figure(
         name,
         short,
         title,
-        kind: FigureKind::Cost,
+        part: Part::Costs,
+        percentile: None,
         better: Some(Direction::LessIsBetter),
         of,
         interval: |_| None,
@@ -162,7 +162,7 @@ const fn figure(
 macro_rules! counter {
     ($short:literal, $title:literal, $figure:ident) => {
         Figure {
-            kind: FigureKind::Counter(CounterFigure::$figure),
+            part: Part::Counters,
             paired: |row| row.relative_counters.get(&CounterFigure::$figure).copied(),
             ..figure(CounterFigure::$figure.name(), $short, $title, |own| {
                 own.counters.get(&CounterFigure::$figure).copied()
@@ -174,7 +174,8 @@ macro_rules! counter {
 macro_rules! percentile {
     ($name:literal, $title:literal, $percentile:ident) => {
         Figure {
-            kind: FigureKind::ResponseTime(Percentile::$percentile),
+            part: Part::ResponseTimes,
+            percentile: Some(Percentile::$percentile),
             paired: |row| Percentile::$percentile.relative_of(row)?.relative,
             ..figure($name, Percentile::$percentile.name(), $title, |own| {
                 Some(Percentile::$percentile.of(own.latency.as_ref()?).as_micros_f64())

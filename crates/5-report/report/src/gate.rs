@@ -110,9 +110,10 @@ pub fn judge<'a>(
     let candidates = compared_names(&[report]);
     let parts = planned(report).flat_map(|one| [&one.name, &one.group, &one.three_group]);
     let parts: BTreeSet<&str> = parts.map(String::as_str).collect();
+    let parts: Vec<&str> = parts.into_iter().collect();
     let mut judged = Vec::new();
     for rule in rules {
-        rule.check_names(candidates.iter().copied(), parts.iter().copied())?;
+        rule.check_names(&candidates, &parts)?;
         let candidates = candidates.iter().filter(|name| rule.is_about(name));
         let comparisons = candidates.flat_map(|name| comparisons(report, rule, name)).collect();
         judged.push(Judged { rule, strict, comparisons });
@@ -324,20 +325,16 @@ impl Rule {
     }
 
     /// Checks the names in the rule. `parts` are groups and microbenchmarks.
-    pub fn check_names<'a>(
-        &self,
-        candidates: impl IntoIterator<Item = &'a str>,
-        parts: impl IntoIterator<Item = &'a str>,
-    ) -> Result<(), InvalidRule> {
-        let known = |what: &str, wanted: Option<&str>, names: Vec<&str>| match wanted {
+    pub fn check_names(&self, candidates: &[&str], parts: &[&str]) -> Result<(), InvalidRule> {
+        let known = |what: &str, wanted: Option<&str>, names: &[&str]| match wanted {
             Some(wanted) if !names.contains(&wanted) => {
-                let help = did_you_mean(wanted, &names);
+                let help = did_you_mean(wanted, names);
                 Err(self.invalid(format!("the run has no {what} `{wanted}`; {help}")))
             }
             _ => Ok(()),
         };
-        known("candidate", self.candidate.as_deref(), candidates.into_iter().collect())?;
-        known("group or microbenchmark", self.part.as_deref(), parts.into_iter().collect())
+        known("candidate", self.candidate.as_deref(), candidates)?;
+        known("group or microbenchmark", self.part.as_deref(), parts)
     }
 
     fn invalid(&self, reason: String) -> InvalidRule {
@@ -497,18 +494,12 @@ pub fn terminal(judged: &[Judged<'_>], room: usize) -> String {
 pub fn markdown(judged: &[Judged<'_>]) -> String {
     let mut text = "\n### Rules\n\n".to_owned();
     for one in judged {
-        text.push_str(&format!(
-            "- {}: **{}**\n",
-            code(&one.rule.to_string()),
-            escape(&one.summary())
-        ));
+        let (rule, summary) = (code(&one.rule.to_string()), escape(&one.summary()));
+        text.push_str(&format!("- {rule}: **{summary}**\n"));
         for (candidate, places) in one.unmeasured() {
             let places: Vec<String> = places.iter().map(|place| code(place)).collect();
-            text.push_str(&format!(
-                "  - {} {NOT_MEASURED}: {}\n",
-                code(candidate),
-                places.join(", ")
-            ));
+            let (candidate, places) = (code(candidate), places.join(", "));
+            text.push_str(&format!("  - {candidate} {NOT_MEASURED}: {places}\n"));
         }
     }
     let columns = ["rule", "candidate", "microbenchmark or group"].map(Column::name);

@@ -15,6 +15,7 @@ use crate::model::{
     CandidateRecord, CounterFigure, CounterSummary, Estimate, GroupSummary, Metric,
     MicrobenchmarkRows, NoiseFloor, Report, Role, Row, Verdict,
 };
+use crate::sections::rows;
 
 pub(crate) const fn direction(metric: Metric) -> Direction {
     match metric {
@@ -106,9 +107,8 @@ impl Report {
 
     /// The metric to trust in most rows.
     pub(crate) fn leading_metric(&self) -> Metric {
-        let rows = || self.microbenchmarks.iter().flat_map(|one| &one.rows);
-        let cpu = rows().filter(|row| row.trusted_metric == Metric::Cpu).count();
-        if 2 * cpu > rows().count() { Metric::Cpu } else { Metric::Qps }
+        let cpu = rows(self).filter(|(_, row)| row.trusted_metric == Metric::Cpu).count();
+        if 2 * cpu > rows(self).count() { Metric::Cpu } else { Metric::Qps }
     }
 
     /// The verdict of a group's median: that of its finding, as in the key results. A median of noise is
@@ -236,17 +236,15 @@ pub(crate) fn with_clients(name: &str, count: u32, is_sweep: bool) -> String {
 
 /// The number of client-bound rows, and the number of all rows.
 pub(crate) fn client_bound_rows(report: &Report) -> (usize, usize) {
-    let rows = || report.microbenchmarks.iter().flat_map(|microbenchmark| &microbenchmark.rows);
-    (rows().filter(|row| row.verdict == Verdict::ClientBound).count(), rows().count())
+    let bound = rows(report).filter(|(_, row)| row.verdict == Verdict::ClientBound);
+    (bound.count(), rows(report).count())
 }
 
 /// Whether it is known how busy the servers of all client-bound rows were.
 pub(crate) fn servers_had_idle_time(report: &Report) -> bool {
-    report.microbenchmarks.iter().all(|microbenchmark| {
-        let is_known =
-            |row: &Row| row.absolute.server_busy.and(microbenchmark.baseline.server_busy).is_some();
-        let mut rows = microbenchmark.rows.iter();
-        rows.all(|row| row.verdict != Verdict::ClientBound || is_known(row))
+    rows(report).all(|(of, row)| {
+        let is_known = row.absolute.server_busy.and(of.baseline.server_busy).is_some();
+        row.verdict != Verdict::ClientBound || is_known
     })
 }
 

@@ -111,13 +111,7 @@ pub struct Report {
 
 /// Each item once, in the order of the first of its kind.
 pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for item in items {
-        if !found.contains(&item) {
-            found.push(item);
-        }
-    }
-    found
+    by_key(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
 }
 
 /// Items by key, in the order of the first of each key.
@@ -156,6 +150,11 @@ pub(crate) fn names_by<'r, K: Ord>(
 impl MicrobenchmarkRows {
     pub(crate) fn row(&self, candidate: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.candidate == candidate)
+    }
+
+    /// The figures of all candidates.
+    pub(crate) fn absolutes(&self) -> impl Iterator<Item = &Absolute> {
+        self.rows.iter().map(|row| &row.absolute).chain([&self.baseline])
     }
 
     pub(crate) fn control(&self) -> Option<&Row> {
@@ -200,9 +199,9 @@ impl Report {
 
     /// Whether a candidate is known to be as the baseline: it sets something, and what it sets is in force there too.
     pub(crate) fn is_as_baseline(&self, candidate: &str) -> bool {
-        let of_role = |role: Role| self.candidates.iter().find(move |one| one.role == role);
+        let baseline = self.candidates.iter().find(|one| one.role == Role::Baseline);
         let own = self.candidates.iter().find(|one| one.name == candidate);
-        own.zip(of_role(Role::Baseline)).is_some_and(|(own, baseline)| {
+        own.zip(baseline).is_some_and(|(own, baseline)| {
             !own.in_force.without_effect.is_empty() && words::differences(own, baseline).is_empty()
         })
     }
@@ -495,9 +494,14 @@ impl From<dbdyno_stats::Verdict> for Verdict {
 }
 
 impl Verdict {
+    /// Whether the difference is more than noise.
+    pub const fn is_certain(self) -> bool {
+        matches!(self, Self::Better | Self::Worse)
+    }
+
     /// Whether there is an interval that it is based on.
     pub const fn has_interval(self) -> bool {
-        matches!(self, Self::Better | Self::Worse | Self::WithinNoise | Self::TooNoisy)
+        self.is_certain() || matches!(self, Self::WithinNoise | Self::TooNoisy)
     }
 
     /// Whether the ratio describes the candidate's and the baseline's own work.

@@ -4,7 +4,7 @@ use dbdyno_text::cut;
 use serde::Serialize;
 
 use crate::assemble::profile::{Difference, Samples, Start, is_not_sampled, judged, mean, names};
-use crate::figures::tiny;
+use crate::figures::{signed, tiny};
 use crate::model::{ProfileDifference, ProfileRow};
 use crate::sections::joined;
 
@@ -207,10 +207,9 @@ fn in_words(rows: &[ChangedTime], lacks_names: bool) -> String {
     let remark =
         |row: &ChangedTime| Remark::of([row.after_us, row.before_us], row.moved, lacks_names);
     let text = |row: &ChangedTime| {
-        let sign = if row.difference_us < 0.0 { "−" } else { "+" };
-        let [size, half] = [row.difference_us.abs(), row.half_width_us].map(tiny);
+        let (size, half) = (signed(row.difference_us, tiny), tiny(row.half_width_us));
         let remark = remark(row).map(|it| format!(" ({})", it.word())).unwrap_or_default();
-        format!("{} {sign}{size} µs ±{half}{remark}", cut(&row.name, LONGEST))
+        format!("{} {size} µs ±{half}{remark}", cut(&row.name, LONGEST))
     };
     let mut certain: Vec<&ChangedTime> = rows.iter().filter(|row| row.certain).collect();
     certain.sort_by_key(|row| remark(row).is_some_and(Remark::is_doubtful));

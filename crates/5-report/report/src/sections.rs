@@ -60,6 +60,15 @@ impl Verdict {
     }
 }
 
+/// The tone of a difference of times.
+const fn tone_of_time(difference: f64, is_certain: bool) -> Tone {
+    match is_certain {
+        false => Tone::Noise,
+        true if difference < 0.0 => Tone::Better,
+        true => Tone::Worse,
+    }
+}
+
 /// An empty section with the first title on a terminal, and the second one elsewhere.
 fn titled(output: Output, id: &'static str, [on_terminal, title]: [&str; 2]) -> Section {
     Section::new(id, if output == Output::Terminal { on_terminal } else { title })

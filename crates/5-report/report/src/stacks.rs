@@ -63,10 +63,8 @@ impl Stacks {
             .collect();
         let calls = calls(&all);
         // What is in no call, and what is in each call, but not in a call that it makes.
-        let mut rest = (0, 0.0);
-        for stack in &all {
-            rest = (rest.0 + stack.samples, rest.1 + stack.us);
-        }
+        let sum = |(samples, us): (u64, f64), one: &CpuStack| (samples + one.samples, us + one.us);
+        let mut rest = all.iter().fold((0, 0.0), sum);
         let least = LEAST_SHARE * rest.1;
         // Callers have at least as much time and less depth, so they are kept with their calls.
         let is_kept = |call: &Call| call.us >= least && call.depth < DEEPEST;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use dbdyno_results::{CandidateRecord, Role, RunReader};
 use dbdyno_stats::{
-    MIN_BLOCKS, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
+    MIN_BLOCKS, NoiseFloor, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
     percentile_ratios, unpaired_ratio,
 };
 use dbdyno_types::{MatrixCell, MatrixLevel};
@@ -13,10 +13,10 @@ use dbdyno_units::Ratio;
 use serde::Deserialize;
 
 use super::absolute::{SystemKind, Times, times_of_candidate};
-use super::{Controls, Measured, Own, Slice, judged};
+use super::{Measured, floor_of, judged};
 use crate::model::{
-    Change, Effect, Estimate, Metric, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
-    SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key,
+    Change, Effect, Estimate, Metric, Percentile, ScalingRatio, ScalingRow, Series, SeriesCell,
+    SeriesChange, SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key, distinct,
 };
 use crate::sections::series::sort_by_group;
 
@@ -31,9 +31,7 @@ struct StoredExperiment {
 #[derive(Deserialize)]
 struct StoredCandidate {
     name: String,
-    #[serde(default)]
     matrix: Option<MatrixCell>,
-    #[serde(default)]
     series: Option<String>,
 }
 
@@ -41,7 +39,7 @@ pub(super) fn effects(
     run: &RunReader,
     measured: &[Measured],
     candidates: &[CandidateRecord],
-    qps: &Controls,
+    qps: Option<&NoiseFloor>,
 ) -> Vec<Effect> {
     // Imported runs have no experiment.
     let stored: StoredExperiment = run.experiment().unwrap_or_default();
@@ -72,27 +70,18 @@ struct Contrast {
 
 /// The matrices of an experiment, in its order.
 fn matrices(stored: StoredExperiment, candidates: &[&str]) -> Vec<Matrix> {
-    let mut matrices: Vec<Matrix> = Vec::new();
-    for StoredCandidate { name, matrix, .. } in stored.candidates {
-        let number = candidates.iter().position(|candidate| **candidate == name);
-        let (Some(number), Some(MatrixCell { matrix, levels })) = (number, matrix) else {
-            continue;
-        };
-        let known = matrices.iter().position(|one| one.name == matrix);
-        let index = known.unwrap_or_else(|| {
-            let settings = vec![Vec::new(); levels.len()];
-            matrices.push(Matrix { name: matrix, settings, cells: Vec::new() });
-            matrices.len() - 1
-        });
-        let matrix = &mut matrices[index];
-        for (level, known) in levels.iter().zip(&mut matrix.settings) {
-            if !known.contains(level) {
-                known.push(level.clone());
-            }
-        }
-        matrix.cells.push((number as u32, levels));
-    }
-    matrices
+    let cells = stored.candidates.into_iter().filter_map(|one| {
+        let number = candidates.iter().position(|name| *name == one.name)?;
+        let MatrixCell { matrix, levels } = one.matrix?;
+        Some((matrix, (number as u32, levels)))
+    });
+    let matrix = |(name, cells): (String, Vec<(u32, Vec<MatrixLevel>)>)| {
+        let values =
+            |at: usize| distinct(cells.iter().filter_map(|(_, levels)| levels.get(at).cloned()));
+        let settings = (0..cells[0].1.len()).map(values).collect();
+        Matrix { name, settings, cells }
+    };
+    by_key(cells).into_iter().map(matrix).collect()
 }
 
 impl Matrix {
@@ -134,14 +123,13 @@ impl Matrix {
         }
     }
 
-    fn effect(&self, of: &Contrast, measured: &Measured, qps: &Controls) -> Effect {
+    fn effect(&self, of: &Contrast, measured: &Measured, qps: Option<&NoiseFloor>) -> Effect {
         let candidates: Vec<usize> = of.weights.iter().map(|one| one.candidate as usize).collect();
-        let failed = candidates.iter().any(|number| measured.own[*number].failed);
-        let client_bound = candidates.iter().any(|number| measured.own[*number].client_bound);
+        let (failed, client_bound) = measured.state(&candidates);
         let ratios = contrast(&measured.qps_points(&candidates), &of.weights);
         let of_cpu = contrast(&measured.cpu_points(&candidates), &of.weights);
         let estimate = measured.estimate(&ratios).filter(|_| !failed);
-        let floor = qps.floor_of(measured.usable_qps());
+        let floor = floor_of(qps, measured.usable_qps());
         Effect {
             matrix: self.name.clone(),
             microbenchmark: measured.record.name.clone(),
@@ -175,7 +163,7 @@ pub(super) fn series_of(
     run: &RunReader,
     measured: &[Measured],
     candidates: &[CandidateRecord],
-    qps: &Controls,
+    qps: Option<&NoiseFloor>,
 ) -> Vec<Series> {
     // Runs that earlier versions imported have no candidates here.
     let stored: StoredExperiment = run.experiment().unwrap_or_default();
@@ -259,20 +247,18 @@ fn compared(
     measured: &Measured,
     candidate: u32,
     other: u32,
-    qps: &Controls,
+    qps: Option<&NoiseFloor>,
 ) -> Option<(SeriesCell, u64)> {
     let both = [candidate as usize, other as usize];
     let ratios = contrast(&measured.qps_points(&both), &main_effect(&[candidate], &[other]));
-    let own = both.map(|number| &measured.own[number]);
     let estimate = measured.estimate(&ratios);
     let single = || median(&ratios.concat()).map(Ratio::new);
     let ratio = estimate.map(|estimate| estimate.median).or_else(single)?;
-    let floor = qps.floor_of(measured.usable_qps());
-    let is_imported = own.iter().all(|one| one.kind == SystemKind::Imported);
-    let [failed, bound] = [|one: &&Own| one.failed, |one: &&Own| one.client_bound]
-        .map(|is: fn(&&Own) -> bool| own.iter().any(is));
-    let verdict = match judged(Metric::Qps, estimate, floor, (failed, bound)) {
-        Verdict::Unknown if bound => Verdict::ClientBound,
+    let floor = floor_of(qps, measured.usable_qps());
+    let is_imported = both.iter().all(|one| measured.own[*one].kind == SystemKind::Imported);
+    let state = measured.state(&both);
+    let verdict = match judged(Metric::Qps, estimate, floor, state) {
+        Verdict::Unknown if state.1 => Verdict::ClientBound,
         Verdict::Unknown if is_imported => Verdict::NoInterval,
         known => known,
     };
@@ -310,8 +296,6 @@ fn point(rows: &[&SeriesRow], number: usize) -> Option<SeriesPoint> {
         .map(|(low, high)| (Ratio::new((mean - low).exp()), Ratio::new((mean + high).exp())));
     Some(SeriesPoint { ratio: Ratio::new(mean.exp()), interval })
 }
-
-const P99: f64 = 0.99;
 
 /// The rows of a sweep: for each microbenchmark and candidate the numbers of clients in ascending
 /// order. Empty without a sweep.
@@ -357,33 +341,30 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
         && !more.record.writes
         && take_turns(&common, more, fewer);
     let planned = more.planned_restarts;
-    let (relative_qps, relative_p99) = if interleaved {
-        let is_common = |slice: &Slice| common.contains(&(slice.restart, slice.block));
-        let mut points = points(fewer, candidate, 0, is_common);
-        points.extend(self::points(more, candidate, 1, is_common));
-        let times = |measured| -> Vec<Times<'_>> {
-            let all = times_of_candidate(measured, candidate).into_iter();
-            all.filter(|one| common.contains(&(one.restart, one.block))).collect()
-        };
-        (
-            more.estimate(&paired_ratios(&points, 1, 0)),
-            p99_ratio(&times(&more.slices), &times(&fewer.slices), Pairing::ByBlock, planned),
-        )
+    let is_used = |at: (u32, u32)| !interleaved || common.contains(&at);
+    let points = [more, fewer].map(|measured| {
+        let all = measured.qps_points(&[candidate]).into_iter();
+        all.filter(|one| is_used((one.restart, one.block))).collect::<Vec<Point>>()
+    });
+    let times = [more, fewer].map(|measured| {
+        let all = times_of_candidate(&measured.slices, candidate).into_iter();
+        all.filter(|one| is_used((one.restart, one.block))).collect::<Vec<Times<'_>>>()
+    });
+    let (relative_qps, pairing) = if interleaved {
+        let sides = (0..).zip(&points).flat_map(|(side, points)| {
+            points.iter().map(move |point| Point { candidate: side, ..*point })
+        });
+        let points: Vec<Point> = sides.collect();
+        (more.estimate(&paired_ratios(&points, 0, 1)), Pairing::ByBlock)
     } else {
-        (
-            unpaired_ratio(&by_restart(more, candidate), &by_restart(fewer, candidate), planned),
-            p99_ratio(
-                &times_of_candidate(&more.slices, candidate),
-                &times_of_candidate(&fewer.slices, candidate),
-                Pairing::Unpaired,
-                planned,
-            ),
-        )
+        let [own, other] = points.map(|points| by_restart(&points));
+        (unpaired_ratio(&own, &other, planned), Pairing::Unpaired)
     };
-    let own = [&more.own[candidate], &fewer.own[candidate]];
-    let failed = own.iter().any(|own| own.failed);
-    let client_bound = own.iter().any(|own| own.client_bound);
-    let verdict = |metric, estimate| judged(metric, estimate, None, (failed, client_bound));
+    let p99 = [Percentile::SHARES[2]];
+    let [relative_p99] = percentile_ratios(&times[0], &times[1], pairing, planned, p99);
+    let [own, other] = [more, fewer].map(|measured| measured.state(&[candidate]));
+    let state = (own.0 || other.0, own.1 || other.1);
+    let verdict = |metric, estimate| judged(metric, estimate, None, state);
     ScalingRatio {
         than_clients: fewer.record.clients,
         interleaved,
@@ -418,35 +399,10 @@ fn take_turns(common: &BTreeSet<(u32, u32)>, more: &Measured, fewer: &Measured) 
     changes >= common.len()
 }
 
-fn points(
-    measured: &Measured,
-    candidate: usize,
-    side: u32,
-    is_used: impl Fn(&Slice) -> bool,
-) -> Vec<Point> {
-    let of = |slice: &Slice| {
-        let value = slice.throughput?.per_second();
-        Some(Point { candidate: side, ..slice.point(value) })
-    };
-    let own = measured.slices.iter().filter(|slice| slice.candidate as usize == candidate);
-    own.filter(|slice| is_used(slice)).filter_map(of).collect()
-}
-
 /// Throughput of all blocks; one list per restart.
-fn by_restart(measured: &Measured, candidate: usize) -> Vec<Vec<f64>> {
-    let points = points(measured, candidate, 0, |_| true);
+fn by_restart(points: &[Point]) -> Vec<Vec<f64>> {
     let restarts = points.chunk_by(|a, b| a.restart == b.restart);
     restarts.map(|points| points.iter().map(|point| point.value).collect()).collect()
-}
-
-fn p99_ratio(
-    more: &[Times<'_>],
-    fewer: &[Times<'_>],
-    pairing: Pairing,
-    planned: Option<u32>,
-) -> Option<Estimate> {
-    let [p99] = percentile_ratios(more, fewer, pairing, planned, [P99]);
-    p99
 }
 
 #[cfg(test)]

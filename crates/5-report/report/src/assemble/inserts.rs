@@ -5,7 +5,7 @@ use dbdyno_results::{
     CandidateRecord, InsertPlanRecord, InsertStepPlan, InsertStepRecord, ResultsError, RunReader,
     StartedFrom,
 };
-use dbdyno_stats::{interval_of_repeats, median};
+use dbdyno_stats::{interval_of_repeats, median, percentile};
 use dbdyno_types::Latencies;
 use dbdyno_types::insert::{Second, StepMeasured};
 use dbdyno_units::{Nanos, Share};
@@ -202,11 +202,9 @@ fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> InsertFig
     let client = measured.client_cpu.map(|cpu| cpu.as_nanos() as f64);
     let switches = measured.system.and_then(|used| used.context_switches).map(|n| n as f64);
     let over = |value: Option<f64>, unit: f64| value.map(|value| value / unit);
-    let mut throughputs = if work > 0 { throughputs(seconds, asks) } else { Vec::new() };
-    throughputs.sort_by(f64::total_cmp);
-    if throughputs.len() < PERCENTILES {
-        throughputs.clear();
-    }
+    let throughputs = if work > 0 { throughputs(seconds, asks) } else { Vec::new() };
+    let reached =
+        |share: f64| reached_by(&throughputs, share).filter(|_| throughputs.len() >= PERCENTILES);
     let longest = [&measured.inserts, &measured.queries, &measured.deletes];
     let longest = longest.iter().filter_map(|operations| operations.longest).max();
 
@@ -230,15 +228,17 @@ fn figures(measured: &StepMeasured, seconds: &[Second], asks: bool) -> InsertFig
     figures.set("dbgb", measured.database.map(|size| size.as_bytes() as f64 / GB));
     figures.set("rss", measured.resident.map(|size| size.as_bytes() as f64 / GB));
     figures.set("maxop", longest.map(Nanos::as_secs_f64));
-    figures.set("p50", reached_by(&throughputs, 0.5));
-    figures.set("p99", reached_by(&throughputs, 0.99));
+    figures.set("p50", reached(0.5));
+    figures.set("p99", reached(0.99));
     figures
 }
 
-/// Throughput of each complete second.
+/// Throughput of each complete second, in ascending order.
 fn throughputs(seconds: &[Second], asks: bool) -> Vec<f64> {
     let whole = seconds.iter().filter(|second| second.elapsed >= SHORTEST);
-    whole.map(|second| throughput(second, asks)).collect()
+    let mut all: Vec<f64> = whole.map(|second| throughput(second, asks)).collect();
+    all.sort_by(f64::total_cmp);
+    all
 }
 
 /// Throughput of a second, divided by its actual length.
@@ -258,42 +258,29 @@ fn reached_by(ascending: &[f64], share: f64) -> Option<f64> {
 
 /// Stalls: the numbers of the seconds with less than this share of the median inserts, or queries.
 fn stalls(seconds: &[Second], share: Share, asks: bool) -> Vec<u32> {
-    let whole: Vec<&Second> = seconds.iter().filter(|s| s.elapsed >= SHORTEST).collect();
-    let mut rates: Vec<f64> = whole.iter().map(|second| throughput(second, asks)).collect();
-    rates.sort_by(f64::total_cmp);
-    let Some(median) = reached_by(&rates, 0.5) else { return Vec::new() };
+    let Some(median) = reached_by(&throughputs(seconds, asks), 0.5) else { return Vec::new() };
     let limit = median * share.as_fraction();
-    whole
-        .into_iter()
-        .filter(|second| throughput(second, asks) < limit)
-        .map(|second| second.number)
-        .collect()
+    let is_stall = |one: &&Second| one.elapsed >= SHORTEST && throughput(one, asks) < limit;
+    seconds.iter().filter(is_stall).map(|second| second.number).collect()
 }
 
 /// The distribution of response times; `None` without operations.
 fn responses(latencies: &Latencies, longest: Option<Nanos>) -> Option<Responses> {
-    let counts = || latencies.counts();
-    let total: u64 = counts().map(|(_, count)| count).sum();
+    let counts: Vec<(u64, u64)> = latencies.counts().collect();
+    let total: u64 = counts.iter().map(|(_, count)| count).sum();
     let max = longest?;
     if total == 0 {
         return None;
     }
     let mut shares = [0_u64; BUCKETS.len() + 1];
-    for (nanos, count) in counts() {
-        // A recorded time is the upper end of its bucket, up to 1% too high.
-        let time = Nanos::from_nanos(nanos).min(max);
+    // A recorded time is the upper end of its bucket, up to 1% too high.
+    let time = |nanos: u64| Nanos::from_nanos(nanos).min(max);
+    for (nanos, count) in &counts {
+        let time = time(*nanos);
         let bucket = BUCKETS.iter().position(|(end, _)| time <= *end).unwrap_or(BUCKETS.len());
         shares[bucket] += count;
     }
-    let percentile = |share: f64| {
-        let rank = (share * total as f64).ceil() as u64;
-        let mut seen = 0;
-        let found = counts().find(|(_, count)| {
-            seen += count;
-            seen >= rank
-        });
-        found.map_or(max, |(nanos, _)| Nanos::from_nanos(nanos).min(max))
-    };
+    let percentile = |share: f64| percentile(&counts, total, share).map_or(max, time);
     Some(Responses {
         shares: shares.map(|count| Share::from_fraction(count as f64 / total as f64)),
         p50: percentile(0.5),

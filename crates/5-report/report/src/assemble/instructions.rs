@@ -63,7 +63,7 @@ impl Measured {
                 (Executed::NotCounted { reason }, _) => counts.refused = Some(reason.clone()),
             }
         }
-        for record in self.profiles.iter().filter(|one| one.candidate as usize == candidate) {
+        for record in self.records(candidate) {
             counts.add_samples(&record.profile, titles);
         }
         counts

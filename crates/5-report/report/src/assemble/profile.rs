@@ -143,7 +143,7 @@ impl Measured {
         }
     }
 
-    fn records(&self, candidate: usize) -> impl Iterator<Item = &ProfileRecord> {
+    pub(super) fn records(&self, candidate: usize) -> impl Iterator<Item = &ProfileRecord> {
         self.profiles.iter().filter(move |one| one.candidate as usize == candidate)
     }
 

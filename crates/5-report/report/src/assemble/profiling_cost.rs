@@ -17,8 +17,7 @@ struct Start {
 
 impl Measured {
     pub(super) fn cost_of_sampling(&self, candidate: usize) -> Option<ProfilingCost> {
-        let starts = self.profiles.iter().filter(|one| one.candidate as usize == candidate);
-        let starts = starts.map(|record| {
+        let starts = self.records(candidate).map(|record| {
             let ProfileRecord { restart, statements, cpu, profile, .. } = record;
             let profiled = StatementCpu { statements: *statements, cpu: *cpu };
             Start { restart: *restart, profiled, others: profile.unsampled }

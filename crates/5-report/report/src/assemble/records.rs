@@ -17,13 +17,9 @@ use crate::model::{Failure, Lost, Optimization, StateSnapshots, Warning, by_key,
 /// Each warning once, even if several sessions reported it. The last one comes first: a session starts with the
 /// machine, and what it finds later is about the results.
 pub(super) fn warnings(sessions: &[SessionRecord]) -> Vec<Warning> {
-    let mut warnings: Vec<Warning> = Vec::new();
-    for warning in sessions.iter().rev().flat_map(|session| session.warnings.iter().rev()) {
-        if warnings.iter().all(|known| known.what != warning.what) {
-            warnings.push(warning.clone());
-        }
-    }
-    warnings
+    let all = sessions.iter().rev().flat_map(|session| session.warnings.iter().rev());
+    let by_text = by_key(all.map(|warning| (&warning.what, warning)));
+    by_text.into_iter().map(|(_, same)| same[0].clone()).collect()
 }
 
 /// A warning for each microbenchmark in which not all of the answers were compared.

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use dbdyno_results::StatementRecord;
 use dbdyno_stats::{ControlRow, Estimate, NoiseFloor, Point, paired_ratios};
-use dbdyno_units::Share;
 
-use super::{Measured, judged};
+use super::{Measured, floor_of, judged};
 use crate::model::{Metric, RelativeStatement, Verdict};
 
 /// Timed events with which executions per event are known to about 5%.
@@ -64,7 +63,7 @@ impl Measured {
 
     /// The control's ratios; empty if it failed or was client-bound.
     fn control_statements(&self) -> BTreeMap<&str, Estimate> {
-        let usable = self.usable_control().filter(|(number, _)| !self.client_bound(*number));
+        let usable = self.usable_control().filter(|(number, _)| !self.state(&[*number, 0]).1);
         usable.map_or_else(BTreeMap::new, |(control, _)| self.statement_ratios(control))
     }
 
@@ -73,7 +72,6 @@ impl Measured {
         &self,
         candidate: usize,
         floor: Option<&NoiseFloor>,
-        failed: bool,
     ) -> Vec<RelativeStatement> {
         let ratios = self.statement_ratios(candidate);
         let of_control = self.control_statements();
@@ -82,8 +80,7 @@ impl Measured {
         let of = |(text, records): (&String, &Vec<StatementRecord>)| {
             let [own, baseline] = [candidate, 0].map(|number| Sum::of(records, number));
             let relative = ratios.get(text.as_str()).copied();
-            let of_control = of_control.get(text.as_str()).map(|estimate| estimate.median);
-            let floor: Option<Share> = floor.map(|floor| floor.for_row(of_control));
+            let floor = floor_of(floor, of_control.get(text.as_str()).copied());
             let (own_us, baseline_us) = (own.mean(), baseline.mean());
             // As often as the baseline, or as the candidate if only that has it.
             let executions = match baseline_us {
@@ -96,10 +93,9 @@ impl Measured {
                 (_, Some(baseline), Some(ratio)) => Some(baseline * (ratio.median.get() - 1.0)),
                 _ => None,
             };
-            let state = (failed, self.client_bound(candidate));
             // Means of few long response times have wide intervals.
             let is_noisy = relative.as_ref().is_some_and(Estimate::is_size_too_noisy);
-            let verdict = match judged(Metric::Cpu, relative, floor, state) {
+            let verdict = match judged(Metric::Cpu, relative, floor, self.state(&[candidate, 0])) {
                 known if is_noisy && known.has_interval() => Verdict::TooNoisy,
                 known => known,
             };

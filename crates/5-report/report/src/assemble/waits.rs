@@ -15,6 +15,7 @@ use dbdyno_types::profile::{Function, SliceWaits, WaitKind, WaitStack, Waits};
 use dbdyno_units::Nanos;
 
 use super::Measured;
+use super::profile::is_in_kernel;
 use crate::model::{WaitRow, WaitsDifference};
 
 /// With so many starts, intervals are those over starts.
@@ -240,7 +241,7 @@ fn stack_name(waits: &Waits, stack: &WaitStack) -> String {
     let of_program = functions().filter(|one| !is_other(&one.module));
     let mut names: Vec<String> = of_program.map(name_of).collect();
     if names.is_empty() {
-        let of_kernel = functions().filter(|one| one.module == "[k]").map(name_of);
+        let of_kernel = functions().filter(|one| is_in_kernel(one)).map(name_of);
         let is_scheduler = |name: &String| ["sched", "perf_"].iter().any(|of| name.contains(of));
         names = of_kernel.filter(|name| !is_scheduler(name)).collect();
     }

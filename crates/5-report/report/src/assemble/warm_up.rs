@@ -67,7 +67,7 @@ pub(super) fn warnings(
     let comparisons = compared.len() * microbenchmarks.iter().filter(|one| !one.writes).count();
     let warning = |(number, candidate): (usize, &CandidateRecord)| {
         let change = |(one, of): (&Measured, &MicrobenchmarkRows)| {
-            let row = of.rows.iter().find(|row| row.candidate == candidate.name)?;
+            let row = of.row(&candidate.name)?;
             let metric = row.trusted_metric;
             let is_usable = !of.writes && row.verdict_of(metric) != Verdict::Failed;
             let estimate = row.estimate(metric).filter(|_| is_usable)?;

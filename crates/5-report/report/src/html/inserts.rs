@@ -6,10 +6,11 @@ use maud::{Markup, html};
 
 use super::document::{self, with_heading};
 use crate::charts::{self, Scale, colour, percent};
+use crate::figures::tiny;
 use crate::metric::clients;
 use crate::model::{CandidateStep, INSERT_METRICS, InsertReport, Role, StepReport};
 use crate::sections::Output;
-use crate::sections::inserts::{findings, introduction, mark, name, ratio_text, remarks, step};
+use crate::sections::inserts::{findings, introduction, mark, name, remarks, step};
 use crate::words;
 
 pub(super) fn render(report: &InsertReport) -> Markup {
@@ -93,7 +94,7 @@ fn relative_bars(report: &InsertReport) -> Markup {
     let mut table = Table::new(columns).class("relatives").caption(title);
     for bar in &bars {
         let step = Cell::text(bar.step).link(format!("step-{}", bar.step)).note(bar.unit);
-        let mut ratio = Cell::text(ratio_text(bar.ratio));
+        let mut ratio = Cell::text(tiny(bar.ratio));
         if !bar.sustained {
             ratio = ratio.note("rate not sustained");
         }
@@ -119,9 +120,8 @@ struct Bar<'a> {
 
 fn bars(step: &StepReport) -> Vec<Bar<'_>> {
     let Some(unit) = step.throughput() else { return Vec::new() };
-    let missed = |one: &CandidateStep| one.sustained() == Some(false);
     let all = step.candidates.iter();
-    let baseline_missed = all.clone().any(|one| one.role == Role::Baseline && missed(one));
+    let baseline_missed = all.clone().any(|one| one.role == Role::Baseline && one.misses_rate());
     let bars = all.filter_map(|candidate| {
         let range = candidate.relative_spread.as_ref();
         Some(Bar {
@@ -130,7 +130,7 @@ fn bars(step: &StepReport) -> Vec<Bar<'_>> {
             candidate,
             ratio: candidate.relative.as_ref()?.get(unit)?,
             range: range.and_then(|(low, high)| Some((low.get(unit)?, high.get(unit)?))),
-            sustained: !baseline_missed && !missed(candidate),
+            sustained: !baseline_missed && !candidate.misses_rate(),
         })
     });
     bars.collect()

@@ -79,8 +79,8 @@ impl<'a> Sweep<'a> {
                         Some((own.cpu_us_per_query?, own.cpu_middle_half))
                     }))
                     (self.relative_qps())
-                    @for figure in CounterFigure::OF_SWEEPS {
-                        (self.amounts(capitalized(figure.title()), |own| {
+                    @for (figure, title) in CounterFigure::OF_SWEEPS {
+                        (self.amounts(capitalized(title), |own| {
                             Some((*own.counters.get(&figure)?, None))
                         }))
                     }
@@ -205,11 +205,11 @@ impl<'a> Sweep<'a> {
         self.rows(&mut table, "CPU per query, µs", |own, _| {
             Some(Cell::text(micros(own.cpu_us_per_query?)))
         });
-        for counter in CounterFigure::OF_SWEEPS {
-            self.rows(&mut table, counter.title(), |own, _| {
+        for (counter, title) in CounterFigure::OF_SWEEPS {
+            self.rows(&mut table, title, |own, _| {
                 Some(Cell::text(micros(*own.counters.get(&counter)?)))
             });
-            self.rows(&mut table, &format!("relative {}", counter.title()), |_, row| {
+            self.rows(&mut table, &format!("relative {title}"), |_, row| {
                 row?.relative_counters.get(&counter).copied().map(estimated)
             });
         }

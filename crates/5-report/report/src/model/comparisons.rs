@@ -27,49 +27,37 @@ pub enum CounterFigure {
 }
 
 impl CounterFigure {
-    /// Each with its name in files and its column heading, in the order of the variants.
-    const TABLE: [(Self, &str, &str); 12] = [
-        (Self::InstructionsPerQuery, "instructions_per_query", "instructions"),
-        (Self::CyclesPerQuery, "cycles_per_query", "cycles"),
-        (Self::InstructionsPerCycle, "instructions_per_cycle", "instructions per cycle"),
-        (
-            Self::L1iMissesPer1000Instructions,
-            "l1i_misses_per_1000_instructions",
-            "L1 instruction-cache misses per 1,000 instr.",
-        ),
-        (
-            Self::ItlbMissesPer1000Instructions,
-            "itlb_misses_per_1000_instructions",
-            "iTLB misses per 1,000 instr.",
-        ),
-        (Self::BranchesPerQuery, "branches_per_query", "branches"),
-        (
-            Self::BranchMissesPer1000Instructions,
-            "branch_misses_per_1000_instructions",
-            "branch misses per 1,000 instr.",
-        ),
-        (Self::EventsPerMillionCycles, "events_per_million_cycles", "events per million cycles"),
-        (Self::MinorFaultsPerQuery, "minor_faults_per_query", "minor page faults"),
-        (Self::MajorFaultsPerQuery, "major_faults_per_query", "major page faults"),
-        (Self::CpuMigrationsPerQuery, "cpu_migrations_per_query", "CPU migrations"),
-        (Self::MicrojoulesPerQuery, "microjoules_per_query", "energy of the package, µJ"),
+    /// Each with its name in files, in the order of the variants.
+    const TABLE: [(Self, &str); 12] = [
+        (Self::InstructionsPerQuery, "instructions_per_query"),
+        (Self::CyclesPerQuery, "cycles_per_query"),
+        (Self::InstructionsPerCycle, "instructions_per_cycle"),
+        (Self::L1iMissesPer1000Instructions, "l1i_misses_per_1000_instructions"),
+        (Self::ItlbMissesPer1000Instructions, "itlb_misses_per_1000_instructions"),
+        (Self::BranchesPerQuery, "branches_per_query"),
+        (Self::BranchMissesPer1000Instructions, "branch_misses_per_1000_instructions"),
+        (Self::EventsPerMillionCycles, "events_per_million_cycles"),
+        (Self::MinorFaultsPerQuery, "minor_faults_per_query"),
+        (Self::MajorFaultsPerQuery, "major_faults_per_query"),
+        (Self::CpuMigrationsPerQuery, "cpu_migrations_per_query"),
+        (Self::MicrojoulesPerQuery, "microjoules_per_query"),
     ];
 
     pub fn all() -> impl Iterator<Item = Self> {
-        Self::TABLE.into_iter().map(|(figure, ..)| figure)
+        Self::TABLE.into_iter().map(|(figure, _)| figure)
     }
 
     /// The figures that are summarised by group.
     pub(crate) const OF_GROUPS: [Self; 3] =
         [Self::InstructionsPerQuery, Self::CyclesPerQuery, Self::InstructionsPerCycle];
 
-    /// The figures that sweeps show over the number of clients.
-    pub(crate) const OF_SWEEPS: [Self; 5] = [
-        Self::InstructionsPerCycle,
-        Self::EventsPerMillionCycles,
-        Self::L1iMissesPer1000Instructions,
-        Self::ItlbMissesPer1000Instructions,
-        Self::BranchMissesPer1000Instructions,
+    /// The figures that sweeps show over the number of clients, with their titles.
+    pub(crate) const OF_SWEEPS: [(Self, &str); 5] = [
+        (Self::InstructionsPerCycle, "instructions per cycle"),
+        (Self::EventsPerMillionCycles, "events per million cycles"),
+        (Self::L1iMissesPer1000Instructions, "L1 instruction-cache misses per 1,000 instr."),
+        (Self::ItlbMissesPer1000Instructions, "iTLB misses per 1,000 instr."),
+        (Self::BranchMissesPer1000Instructions, "branch misses per 1,000 instr."),
     ];
 
     /// The name in files.
@@ -86,10 +74,6 @@ impl CounterFigure {
                 | Self::CpuMigrationsPerQuery
                 | Self::MicrojoulesPerQuery
         )
-    }
-
-    pub(crate) const fn title(self) -> &'static str {
-        Self::TABLE[self as usize].2
     }
 }
 
@@ -315,23 +299,14 @@ pub struct SeriesChange {
 }
 
 impl SeriesChange {
-    pub const fn is_certain(&self) -> bool {
-        matches!(self.verdict, Verdict::Better | Verdict::Worse)
-    }
-
-    /// Whether it could be more than noise: it has an interval, and is of the candidates' own work.
-    pub(crate) const fn is_tested(&self) -> bool {
-        self.is_certain() || self.verdict.has_interval()
-    }
-
     /// Whether it is listed: certain, or without an interval that could say so.
-    pub const fn is_listed(&self) -> bool {
-        self.is_certain() || matches!(self.verdict, Verdict::NoInterval)
+    pub(crate) const fn is_listed(&self) -> bool {
+        self.verdict.is_certain() || matches!(self.verdict, Verdict::NoInterval)
     }
 
     /// The order in lists: those that are more than noise first, then those without an interval.
     pub(crate) const fn certainty(&self) -> u8 {
-        self.is_certain() as u8 + self.is_listed() as u8
+        self.verdict.is_certain() as u8 + self.is_listed() as u8
     }
 
     /// Its size regardless of its direction: equal for a ratio and its reciprocal.

@@ -91,10 +91,9 @@ pub struct CandidateStep {
 }
 
 impl CandidateStep {
-    /// Whether the rate was sustained in every repeat; `None` without a rate.
-    pub fn sustained(&self) -> Option<bool> {
-        let all: Option<Vec<bool>> = self.repeats.iter().map(|run| run.sustained).collect();
-        all.map(|all| all.into_iter().all(|sustained| sustained))
+    /// Whether the rate was not sustained in some repeat.
+    pub(crate) fn misses_rate(&self) -> bool {
+        self.repeats.iter().any(|run| run.sustained == Some(false))
     }
 }
 
@@ -165,11 +164,9 @@ const fn metric(name: &'static str, what: &'static str, better: Option<Direction
     InsertMetric { name, what, better }
 }
 
-pub(crate) const COUNT: usize = 21;
-
 /// All metrics, in the order of the published tables. Reads and writes are those of the device, from all
 /// processes: they say nothing certain about the candidate.
-pub const INSERT_METRICS: [InsertMetric; COUNT] = [
+pub const INSERT_METRICS: [InsertMetric; 21] = [
     metric("ips", "rows inserted per second", MORE),
     metric("qps", "queries per second", MORE),
     metric("rps", "reads from storage per second", None),
@@ -206,17 +203,12 @@ fn index_of(name: &str) -> usize {
 
 /// A value of each metric; `None` if unknown or meaningless in this step.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct InsertFigures([Option<f64>; COUNT]);
+pub struct InsertFigures([Option<f64>; INSERT_METRICS.len()]);
 
 impl InsertFigures {
     /// The value of a metric, by its published name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0[index_of(name)]
-    }
-
-    /// All values, in the order of [`INSERT_METRICS`].
-    pub const fn all(&self) -> &[Option<f64>; COUNT] {
-        &self.0
     }
 
     pub(crate) fn set(&mut self, name: &str, value: Option<f64>) {

@@ -22,8 +22,7 @@ pub(crate) fn builds(report: &Report, output: Output) -> Section {
     let mut section = titled(output, "builds", titles);
     let builds = audited(report);
     let Some(first) = builds.first() else { return section };
-    let (same, differing): (Vec<Property>, Vec<Property>) = Property::ALL
-        .into_iter()
+    let (same, differing): (Vec<Property>, Vec<Property>) = Property::all()
         .partition(|property| output == Output::Terminal && is_same(*property, &builds));
     if output != Output::Terminal {
         section.note(ABOUT);
@@ -46,9 +45,8 @@ pub(crate) fn builds(report: &Report, output: Output) -> Section {
 }
 
 fn is_same(property: Property, builds: &[Audited<'_>]) -> bool {
-    let mut values = builds.iter().map(|build| property.of(build.audit).most);
-    let first = values.next();
-    values.all(|value| Some(&value) == first.as_ref())
+    let most = |build: &Audited<'_>| property.of(build.audit).most;
+    builds.windows(2).all(|pair| most(&pair[0]) == most(&pair[1]))
 }
 
 fn table(
@@ -138,7 +136,7 @@ fn exceptions(build: &Audited<'_>) -> Vec<String> {
         let rest = property.of(audit).rest.into_iter();
         rest.map(move |text| property.exception(&text))
     };
-    let rest = joined(Property::ALL.into_iter().flat_map(of), "; ");
+    let rest = joined(Property::all().flat_map(of), "; ");
     let rest = rest.map(|rest| format!("* {}: {rest}", candidate.name));
     let remarks = build_remarks(build).into_iter();
     let remarks = remarks.map(|remark| format!("{}: {remark}", candidate.name));
@@ -292,29 +290,26 @@ struct Value {
 }
 
 impl Property {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Objects,
-        Self::Optimization,
-        Self::Lto,
-        Self::March,
-        Self::Assertions,
-        Self::Profile,
-        Self::Hardening,
+    /// Each with its title, in the order of the variants.
+    const TABLE: [(Self, &str); 7] = [
+        (Self::Objects, "objects"),
+        (Self::Optimization, "-O"),
+        (Self::Lto, "LTO"),
+        (Self::March, "march"),
+        (Self::Assertions, "assertions"),
+        (Self::Profile, "profile"),
+        (Self::Hardening, "hardening"),
     ];
 
-    pub(crate) const fn title(self) -> &'static str {
-        match self {
-            Self::Objects => "objects",
-            Self::Optimization => "-O",
-            Self::Lto => "LTO",
-            Self::March => "march",
-            Self::Assertions => "assertions",
-            Self::Profile => "profile",
-            Self::Hardening => "hardening",
-        }
+    fn all() -> impl Iterator<Item = Self> {
+        Self::TABLE.into_iter().map(|(property, _)| property)
     }
 
-    pub(crate) fn of(self, audit: &AuditRecord) -> Value {
+    const fn title(self) -> &'static str {
+        Self::TABLE[self as usize].1
+    }
+
+    fn of(self, audit: &AuditRecord) -> Value {
         let tallies = match self {
             Self::Objects => {
                 return Value { most: grouped(audit.objects), rest: Vec::new() };
@@ -339,7 +334,7 @@ impl Property {
     }
 
     /// The text for a list of exceptions.
-    pub(crate) fn exception(self, text: &str) -> String {
+    fn exception(self, text: &str) -> String {
         match self {
             Self::Objects | Self::March | Self::Hardening => text.to_owned(),
             Self::Optimization if text.starts_with('O') => format!("-{text}"),
@@ -367,7 +362,7 @@ fn hardening(audit: &AuditRecord) -> Value {
 }
 
 /// A size relative to the baseline's: `+12.1%`; `None` if a size is unknown.
-pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<String> {
+fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<String> {
     let (own, baseline) = (own?.as_bytes() as f64, baseline?.as_bytes() as f64);
     (baseline > 0.0).then(|| format!("{:+.1}%", 100.0 * (own / baseline - 1.0)))
 }

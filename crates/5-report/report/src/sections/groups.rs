@@ -29,11 +29,8 @@ pub(crate) fn groups(report: &Report, metric: Metric, grouping: Grouping) -> Vec
         let title = report.group_title(group);
         section.title(&title, format!("{}, {}{hint}", metric.title(), metric.better()));
         let fits = compared(report).len() <= FITTING_CANDIDATES;
-        let table = table(report, metric, &members, Output::Page).caption(title).frame(if fits {
-            "compare fits"
-        } else {
-            "compare"
-        });
+        let frame = if fits { "compare fits" } else { "compare" };
+        let table = table(report, metric, &members, Output::Page).caption(title).frame(frame);
         let lanes = members.iter().map(|(_, member)| lanes(report, metric, member));
         let noise = report.noise_of(metric).map(|noise| noise.as_fraction());
         section.push(Block::Chart(Chart::Lanes(table, lanes.collect(), noise)));
@@ -54,17 +51,14 @@ pub(crate) fn microbenchmarks(report: &Report) -> Section {
             section.push(table(report, metric, &members, Output::Markdown));
         }
     }
-    section.push(
-        Text::default()
-            .code("+")
-            .and(" better than the baseline, ")
-            .code("-")
-            .and(" worse, ")
-            .code("~")
-            .and(" within noise, ")
-            .code("?")
-            .and(" too noisy to tell; the 95% interval in parentheses."),
-    );
+    let signs = [
+        ("+", " better than the baseline, "),
+        ("-", " worse, "),
+        ("~", " within noise, "),
+        ("?", " too noisy to tell; the 95% interval in parentheses."),
+    ];
+    let text = |text: Text, (sign, meaning): (&str, &str)| text.code(sign).and(meaning);
+    section.push(signs.into_iter().fold(Text::default(), text));
     section
 }
 
@@ -75,12 +69,9 @@ fn table(report: &Report, metric: Metric, members: &Members<'_>, output: Output)
         false => vec![Column::name("microbenchmark"), Column::text("group")],
     };
     columns.extend((!is_page && report.is_sweep()).then(|| Column::number("clients")));
-    columns.push(Column::number(match (metric, is_page) {
-        (Metric::Qps, true) => "Baseline QPS",
-        (Metric::Cpu, true) => "Baseline CPU µs",
-        (Metric::Qps, false) => "baseline QPS",
-        (Metric::Cpu, false) => "baseline CPU µs",
-    }));
+    let whose = if is_page { "Baseline" } else { "baseline" };
+    let figure = if metric == Metric::Qps { "QPS" } else { "CPU µs" };
+    columns.push(Column::number(format!("{whose} {figure}")));
     columns.extend(compared(report).into_iter().map(|one| candidate_column(report, one)));
     let mut table = Table::new(columns);
     for (index, member) in members {

@@ -3,21 +3,19 @@
 mod charts;
 mod export;
 mod findings;
-mod stalls;
 mod step;
 
 use dbdyno_text::{Cell, Column, Mark, Row, Table};
 
 use super::{Output, Section, joined};
-use crate::figures::{compact, tiny};
+use crate::figures::compact;
 use crate::model::{
     CandidateStep, INSERT_METRICS, InsertReport, Role, StepReport, StepRun, by_key, distinct,
 };
 use crate::words;
 
 pub(crate) use export::{series_csv, steps_csv};
-pub(crate) use findings::{Extent, conclusions, findings, key_results, rates};
-pub(crate) use stalls::stalls;
+pub(crate) use findings::{Extent, conclusions, findings, key_results, rates, stalls};
 pub(crate) use step::{remarks, step};
 
 /// Maximum width of a candidate's name on a terminal.
@@ -109,15 +107,6 @@ pub(crate) fn markdown(report: &InsertReport) -> Section {
          second; maxop: the longest response time in seconds; cpupq: µs of CPU per query or row.",
     );
     section
-}
-
-pub(crate) fn ratio_text(ratio: f64) -> String {
-    match ratio {
-        ratio if ratio < 0.005 => tiny(ratio),
-        ratio if ratio < 9.995 => format!("{ratio:.2}"),
-        ratio if ratio < 99.95 => format!("{ratio:.1}"),
-        ratio => compact(ratio),
-    }
 }
 
 #[cfg(test)]

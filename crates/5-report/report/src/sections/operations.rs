@@ -6,7 +6,7 @@ use dbdyno_text::{Cell, Column, Csv, Fact, Facts, Interval, Row, Table, decimals
 use dbdyno_units::{Nanos, Ratio, Share, grouped};
 
 use super::{Output, Section, candidate, candidate_column, estimate_cell, estimated, groups, rows};
-use crate::figures::{FIGURES, Figure, FigureKind, compact, ends, micros, number, ratio, tiny};
+use crate::figures::{FIGURES, Figure, compact, ends, micros, number, ratio, tiny};
 use crate::metric::with_clients;
 use crate::model::Row as Compared;
 use crate::model::{
@@ -25,23 +25,16 @@ const TIMES_KEY: &str = "response times: of an event, from sending its first sta
      reading its last row, over all counted slices. The intervals of their ratios are 95%, over \
      starts or parts of the run; times are recorded with a resolution of 1%.";
 
+/// The kinds of figures, each with tables of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
+    /// Throughput, and costs per query.
     Costs,
     Counters,
     ResponseTimes,
 }
 
 impl Part {
-    const fn has(self, figure: &Figure) -> bool {
-        matches!(
-            (self, figure.kind),
-            (Self::Costs, FigureKind::Cost)
-                | (Self::Counters, FigureKind::Counter(_))
-                | (Self::ResponseTimes, FigureKind::ResponseTime(_))
-        )
-    }
-
     const fn about(self, output: Output) -> &'static str {
         match (self, output) {
             (Self::Costs, Output::Terminal) => "per operation",
@@ -98,7 +91,7 @@ pub(crate) fn table(
 ) -> Option<Table> {
     let lines = measured(report, member);
     let is_known = |figure: &&Figure| {
-        part.has(figure) && lines.iter().any(|(_, own, _)| (figure.of)(own).is_some())
+        figure.part == part && lines.iter().any(|(_, own, _)| (figure.of)(own).is_some())
     };
     let figures: Vec<&Figure> = FIGURES.iter().filter(is_known).collect();
     if figures.is_empty() {
@@ -131,7 +124,7 @@ pub(crate) fn table(
 }
 
 fn relative(figure: &Figure, member: &MicrobenchmarkRows, row: &Compared, output: Output) -> Cell {
-    if let FigureKind::ResponseTime(percentile) = figure.kind {
+    if let Some(percentile) = figure.percentile {
         let Some(one) = percentile.relative_of(row) else { return Cell::dash() };
         return match one.relative {
             Some(estimate) => estimate_cell(Some(estimate), Metric::Cpu, one.verdict),
@@ -139,7 +132,7 @@ fn relative(figure: &Figure, member: &MicrobenchmarkRows, row: &Compared, output
         };
     }
     let Some(value) = figure.ratio(&member.baseline, row) else { return Cell::dash() };
-    let counted = matches!(figure.kind, FigureKind::Counter(_)) && output == Output::Page;
+    let counted = figure.part == Part::Counters && output == Output::Page;
     let ends = figure.relative(row).filter(|_| counted).map(ends);
     let text = match output {
         Output::Terminal => ratio(Ratio::new(value)),
@@ -371,9 +364,7 @@ const OF_GROUPS: &str = "medians of ratios to the baseline over the microbenchma
 
 /// The smallest share of the time in which a counter ran, if counters took turns.
 fn multiplexed(report: &Report) -> Option<Share> {
-    let absolutes = report.microbenchmarks.iter().flat_map(|one| {
-        std::iter::once(&one.baseline).chain(one.rows.iter().map(|row| &row.absolute))
-    });
+    let absolutes = report.microbenchmarks.iter().flat_map(MicrobenchmarkRows::absolutes);
     let least =
         absolutes.filter_map(|own| own.counted_time).reduce(|a, b| if b < a { b } else { a });
     // Starting and stopping a counter takes a moment.
@@ -393,15 +384,10 @@ fn of_groups(report: &Report, output: Output) -> Table {
     };
     for figures in report.counter_groups.chunk_by(same) {
         let first = &figures[0];
-        let labels = [
-            Cell::text(with_clients(
-                &report.group_label(&first.group),
-                first.clients,
-                report.is_sweep(),
-            )),
-            candidate(report, &first.candidate, first.role),
-            Cell::number(Some(first.count)),
-        ];
+        let group = report.group_label(&first.group);
+        let group = Cell::text(with_clients(&group, first.clients, report.is_sweep()));
+        let name = candidate(report, &first.candidate, first.role);
+        let labels = [group, name, Cell::number(Some(first.count))];
         let median = |figure| {
             let found = figures.iter().find(|one| one.figure == figure);
             found.map_or_else(Cell::dash, |one| {

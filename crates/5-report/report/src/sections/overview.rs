@@ -159,9 +159,6 @@ pub(crate) fn config_diff(report: &Report) -> Section {
 pub(crate) fn training(report: &Report, grouping: Grouping) -> Section {
     let mut section = Section::new("training", "trained on × measured on");
     section.about = "median of relative QPS, by measured group".to_owned();
-    let trained = |candidate: &CandidateRecord| {
-        candidate.build.as_ref().and_then(|build| build.trained_on.clone())
-    };
     if report.is_sweep() || !report.candidates.iter().any(|one| trained(one).is_some()) {
         return section;
     }
@@ -174,10 +171,8 @@ pub(crate) fn training(report: &Report, grouping: Grouping) -> Section {
         let live = report.optimizations.iter().any(|one| one.candidate == candidate.name);
         let without = if live { "no profile, live optimizer" } else { "no profile" };
         // The workload in parentheses is the same for all candidates.
-        let words = trained(candidate).map_or_else(
-            || without.to_owned(),
-            |words| words.split_once(" (").map_or(words.clone(), |(words, _)| words.to_owned()),
-        );
+        let words =
+            trained(candidate).map_or(without, |words| words.split(" (").next().unwrap_or(words));
         let cells = groups.iter().map(|group| {
             let found = summaries.iter().find(|summary: &&GroupSummary| {
                 summary.group == *group && summary.candidate == candidate.name
@@ -189,6 +184,10 @@ pub(crate) fn training(report: &Report, grouping: Grouping) -> Section {
     }
     section.push(table);
     section
+}
+
+fn trained(candidate: &CandidateRecord) -> Option<&str> {
+    candidate.build.as_ref()?.trained_on.as_deref()
 }
 
 const ABOUT_STATES: &str = "What every instance reported about its data after settling. Candidates are \

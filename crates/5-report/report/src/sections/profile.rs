@@ -1,10 +1,10 @@
 //! Where a candidate needs another CPU time per query than the baseline: in words, layers, functions and flame graphs.
 
 use dbdyno_profile::UNKNOWN;
-use dbdyno_text::{Cell, Column, Fact, Facts, Interval, Row, Style, Table, Text, Tone, cut};
+use dbdyno_text::{Cell, Column, Fact, Facts, Interval, Row, Style, Table, Text, cut};
 use dbdyno_units::{Share, grouped};
 
-use super::{Block, Chart, Output, Section, csv_of_rows, instructions, joined, rows};
+use super::{Block, Chart, Output, Section, csv_of_rows, instructions, joined, rows, tone_of_time};
 use crate::assemble::profile::share_of_differences;
 use crate::charts::flame::Flame;
 use crate::figures::{
@@ -227,14 +227,10 @@ impl Explained<'_> {
         if self.finding().is_of_control() { Verdict::WithinNoise } else { self.row.cpu_verdict }
     }
 
-    fn has_verdict(&self) -> bool {
-        matches!(self.verdict(), Verdict::Better | Verdict::Worse)
-    }
-
     /// Whether the CPU time per query of the rows certainly differs.
     fn is_certain(&self) -> bool {
         let contains_none = |[low, high]: [f64; 2]| low <= 0.0 && high >= 0.0;
-        self.has_verdict() && !self.profile.interval_us.is_some_and(contains_none)
+        self.verdict().is_certain() && !self.profile.interval_us.is_some_and(contains_none)
     }
 
     fn difference_us(&self) -> f64 {
@@ -288,9 +284,8 @@ impl Explained<'_> {
              {low} to {high}"
         );
         let floor = self.report.floor_of(Metric::Cpu, self.member);
-        let Some(floor) = floor.filter(|_| !self.has_verdict() && !cpu.contains_one()) else {
-            return Some(of_ratio);
-        };
+        let is_noise = !self.verdict().is_certain() && !cpu.contains_one();
+        let Some(floor) = floor.filter(|_| is_noise) else { return Some(of_ratio) };
         let own = self.member.control().and_then(|row| row.counted(Metric::Cpu));
         let is_own = own.is_some_and(|own| own.distance() >= floor.as_fraction());
         let typically = if is_own { "" } else { "typically " };
@@ -388,11 +383,8 @@ impl Explained<'_> {
         if !shown.is_empty() {
             let about =
                 "µs per query; certain differences, without functions that have 90% of the time";
-            tables.push((
-                self.table("with what it calls", &shown, ("", &[])),
-                "functions with what they call",
-                about.to_owned(),
-            ));
+            let with_callees = self.table("with what it calls", &shown, ("", &[]));
+            tables.push((with_callees, "functions with what they call", about.to_owned()));
         }
         tables
     }
@@ -622,16 +614,14 @@ impl Explained<'_> {
             "{own} CPU time of {candidate} and {base} of {baseline}; {asked} of each were requested"
         );
         let least = ENOUGH_SAMPLED * asked.as_secs_f64();
-        let short = [(own, candidate), (base, baseline)]
-            .map(|(time, name)| (time.as_secs_f64() < least).then_some(name.as_str()));
-        let names: Vec<&str> = short.into_iter().flatten().collect();
-        Some(match names.is_empty() {
-            true => text,
-            false => format!(
-                "{text}. {} used less than that in the sampled slices: a server that waits uses none, and a \
+        let times = [(own, candidate), (base, baseline)].into_iter();
+        let short = times.filter(|(time, _)| time.as_secs_f64() < least);
+        Some(match joined(short.map(|(_, name)| name.clone()), " and ") {
+            None => text,
+            Some(names) => format!(
+                "{text}. {names} used less than that in the sampled slices: a server that waits uses none, and a \
                  start that was not sampled adds none. Only larger differences are certain; set a longer \
-                 `time` in [profile], or measure with more clients",
-                names.join(" and ")
+                 `time` in [profile], or measure with more clients"
             ),
         })
     }
@@ -656,16 +646,11 @@ pub(super) fn cost_of_profiling(cost: Option<ProfilingCost>) -> String {
 }
 
 fn difference(size_us: f64, half_width_us: Option<f64>, is_certain: bool) -> Cell {
-    let tone = match is_certain {
-        false => Tone::Noise,
-        true if size_us < 0.0 => Tone::Better,
-        true => Tone::Worse,
-    };
     let interval = half_width_us.map(|half| {
         let half = format!("±{}", us(half));
         Interval { ends: half.clone(), plus_minus: half }
     });
-    Cell::text(signed_us(size_us)).tone(tone).interval(interval)
+    Cell::text(signed_us(size_us)).tone(tone_of_time(size_us, is_certain)).interval(interval)
 }
 
 /// One line per microbenchmark, candidate and layer, system call or function.

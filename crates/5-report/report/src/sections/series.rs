@@ -9,7 +9,7 @@ use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::figures::{percent_change, plus_minus, ratio};
 use crate::metric::with_clients;
 use crate::model::{
-    Change, Effect, Metric, Report, Series, SeriesChange, SeriesGroup, SeriesRow, Verdict,
+    Change, Effect, Metric, Report, Series, SeriesChange, SeriesGroup, SeriesRow, Verdict, by_key,
 };
 
 pub(crate) fn series(report: &Report, output: Output) -> Section {
@@ -218,12 +218,10 @@ impl Series {
 
     /// What the list of changes contains, and what chance explains.
     pub(crate) fn about_changes(&self, report: &Report) -> String {
-        let count = |is: &dyn Fn(&SeriesChange) -> bool| {
-            self.changes.iter().filter(|change| is(change)).count()
-        };
-        let certain = count(&|change| change.is_certain());
-        let tested = count(&|change| change.is_tested());
-        let single = count(&|change| change.verdict == Verdict::NoInterval);
+        let count =
+            |is: fn(Verdict) -> bool| self.changes.iter().filter(|one| is(one.verdict)).count();
+        let (certain, tested) = (count(Verdict::is_certain), count(Verdict::has_interval));
+        let single = count(|verdict| verdict == Verdict::NoInterval);
         match (tested, single) {
             (0, 0) => return "No difference between neighbours has a verdict.".to_owned(),
             (0, _) => {
@@ -262,16 +260,17 @@ const NO_INTERACTION: &str = "No interaction is certain: within the intervals, t
 pub(crate) fn effects(report: &Report, output: Output) -> Section {
     let mut section = titled(output, "effects", ["", "Effects of settings"]);
     for effects in report.effects.chunk_by(|a, b| a.matrix == b.matrix) {
-        let of = EffectTable::new(effects, report.is_sweep());
+        let matrix = &effects[0].matrix;
         match output {
             Output::Terminal => {
-                section.title("effects", format!("of the settings of {} on QPS", of.matrix));
+                section.title("effects", format!("of the settings of {matrix} on QPS"));
             }
-            Output::Page | Output::Markdown => section
-                .title(format!("Settings of {}", of.matrix), "ratios of QPS, above 1 is better"),
+            Output::Page | Output::Markdown => {
+                section.title(format!("Settings of {matrix}"), "ratios of QPS, above 1 is better")
+            }
         }
-        section.push(of.table());
-        for sentence in of.interactions {
+        section.push(effects_table(effects, report.is_sweep()));
+        for sentence in interactions(effects, report.is_sweep()) {
             section.push(Text::new(sentence));
         }
     }
@@ -282,77 +281,56 @@ pub(crate) fn effects(report: &Report, output: Output) -> Section {
 }
 
 /// The effects of the settings of one matrix: a row per microbenchmark.
-struct EffectTable<'r> {
-    matrix: &'r str,
-    changes: Vec<&'r Change>,
-    rows: Vec<(String, Vec<&'r Effect>)>,
-    interactions: Vec<String>,
+fn effects_table(effects: &[Effect], sweep: bool) -> Table {
+    let mains = effects.iter().filter(|one| one.with.is_none());
+    let rows = by_key(mains.map(|one| ((&one.microbenchmark, one.clients), one)));
+    let settings: Vec<&Change> =
+        rows.iter().take(1).flat_map(|(_, of_row)| of_row).map(|one| &one.change).collect();
+    let titles = settings.iter().map(|change| Column::number(change.title()));
+    let columns = [Column::name("microbenchmark")].into_iter().chain(titles);
+    let caption = format!("Effects of the settings of {}", effects[0].matrix);
+    let mut table = Table::new(columns).class("groups").caption(caption);
+    for ((name, clients), of_row) in &rows {
+        let name = Cell::text(with_clients(name, *clients, sweep));
+        let cells =
+            of_row.iter().map(|one| estimate_cell(one.relative_qps, Metric::Qps, one.verdict));
+        table.push(Row::new([name].into_iter().chain(cells)));
+    }
+    // The geometric mean over the microbenchmarks; `None` of fewer than two.
+    let mean = |column: usize| {
+        let of_column = rows.iter().filter_map(|(_, of_row)| of_row.get(column));
+        let used = of_column.filter(|one| one.verdict != Verdict::ClientBound);
+        let logs = used.filter_map(|one| Some(one.relative_qps?.median.get().ln()));
+        let logs: Vec<f64> = logs.collect();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        (logs.len() > 1).then(|| ratio(Ratio::new(mean.exp())))
+    };
+    let means: Vec<Option<String>> = (0..settings.len()).map(mean).collect();
+    if means.iter().any(Option::is_some) {
+        let means = means.into_iter().map(|mean| Cell::text(mean.unwrap_or_default()));
+        table.push(Row::new([Cell::text("geometric mean")].into_iter().chain(means)));
+    }
+    table
 }
 
-impl<'r> EffectTable<'r> {
-    fn new(effects: &'r [Effect], sweep: bool) -> Self {
-        let row = |one: &Effect| (one.microbenchmark.clone(), one.clients);
-        let title = |one: &Effect| with_clients(&one.microbenchmark, one.clients, sweep);
-        let mains = |of_row: &'r [Effect]| of_row.iter().filter(|one| one.with.is_none()).collect();
-        let rows: Vec<(String, Vec<&Effect>)> = effects
-            .chunk_by(|a, b| row(a) == row(b))
-            .map(|of_row| (title(&of_row[0]), mains(of_row)))
-            .collect();
-        let changes = rows.first().map(|(_, all)| all.iter().map(|one| &one.change).collect());
-        let all: Vec<&Effect> = effects.iter().filter(|one| one.with.is_some()).collect();
-        let certain =
-            all.iter().filter(|one| matches!(one.verdict, Verdict::Better | Verdict::Worse));
-        let mut interactions: Vec<String> =
-            certain.filter_map(|one| sentence(one, &title(one))).collect();
-        let unknown = all.iter().filter(|one| !one.verdict.has_interval()).count();
-        if interactions.is_empty() && unknown < all.len() {
-            interactions.push(NO_INTERACTION.to_owned());
-        }
-        if unknown > 0 {
-            interactions.push(format!(
-                "{unknown} of {} interactions are unknown: a combination failed, is client-bound or \
-                 has too few blocks.",
-                all.len()
-            ));
-        }
-        let matrix = effects.first().map_or("", |one| &one.matrix);
-        Self { matrix, changes: changes.unwrap_or_default(), rows, interactions }
+/// The certain interactions of the settings of one matrix, and how many are unknown.
+fn interactions(effects: &[Effect], sweep: bool) -> Vec<String> {
+    let all: Vec<&Effect> = effects.iter().filter(|one| one.with.is_some()).collect();
+    let certain = all.iter().filter(|one| one.verdict.is_certain());
+    let title = |one: &Effect| with_clients(&one.microbenchmark, one.clients, sweep);
+    let mut sentences: Vec<String> = certain.filter_map(|one| sentence(one, &title(one))).collect();
+    let unknown = all.iter().filter(|one| !one.verdict.has_interval()).count();
+    if sentences.is_empty() && unknown < all.len() {
+        sentences.push(NO_INTERACTION.to_owned());
     }
-
-    fn table(&self) -> Table {
-        let settings = self.changes.iter().map(|change| Column::number(change.title()));
-        let columns = [Column::name("microbenchmark")].into_iter().chain(settings);
-        let caption = format!("Effects of the settings of {}", self.matrix);
-        let mut table = Table::new(columns).class("groups").caption(caption);
-        for (name, effects) in &self.rows {
-            let cells =
-                effects.iter().map(|one| estimate_cell(one.relative_qps, Metric::Qps, one.verdict));
-            table.push(Row::new([Cell::text(name)].into_iter().chain(cells)));
-        }
-        let means = self.means();
-        if means.iter().any(Option::is_some) {
-            let means =
-                means.into_iter().map(|mean| Cell::text(mean.map_or_else(String::new, ratio)));
-            table.push(Row::new([Cell::text("geometric mean")].into_iter().chain(means)));
-        }
-        table
+    if unknown > 0 {
+        sentences.push(format!(
+            "{unknown} of {} interactions are unknown: a combination failed, is client-bound or \
+             has too few blocks.",
+            all.len()
+        ));
     }
-
-    /// The geometric mean over the microbenchmarks by setting; `None` of fewer than two.
-    fn means(&self) -> Vec<Option<Ratio>> {
-        let mean = |column: usize| {
-            let values: Vec<f64> = self
-                .rows
-                .iter()
-                .filter_map(|(_, effects)| effects.get(column))
-                .filter(|effect| effect.verdict != Verdict::ClientBound)
-                .filter_map(|effect| Some(effect.relative_qps?.median.get().ln()))
-                .collect();
-            let mean = values.iter().sum::<f64>() / values.len() as f64;
-            (values.len() > 1).then(|| Ratio::new(mean.exp()))
-        };
-        (0..self.changes.len()).map(mean).collect()
-    }
+    sentences
 }
 
 fn sentence(effect: &Effect, microbenchmark: &str) -> Option<String> {
@@ -433,7 +411,7 @@ mod tests {
                     (effect.verdict, effect.relative_qps) = (Verdict::Failed, None);
                 }
             }
-            EffectTable::new(&report.effects, false).interactions
+            interactions(&report.effects, false)
         };
         assert_eq!(sentences(&[]), [NO_INTERACTION]);
         let some = sentences(&names[1..]);
@@ -452,8 +430,9 @@ mod tests {
             effect.relative_qps =
                 Some(sample::interval(Ratio::new(9.0), Ratio::new(8.0), Ratio::new(10.0)));
         }
-        let means = EffectTable::new(&report.effects, false).means();
-        assert!(means.iter().flatten().all(|mean| mean.get() < 1.2), "{means:?}");
-        assert!(means.iter().all(Option::is_some), "{means:?}");
+        let table = effects_table(&report.effects, false);
+        let means = &table.rows.last().unwrap().cells[1..];
+        assert_eq!(table.rows.last().unwrap().cells[0].text, "geometric mean");
+        assert!(means.iter().all(|mean| mean.text.parse::<f64>().unwrap() < 1.2), "{means:?}");
     }
 }

@@ -3,9 +3,9 @@
 use dbdyno_text::{Cell, Column, Row, Table, cut, decimals};
 
 use super::{Output, Section, by_microbenchmark, csv_of_rows, estimated};
-use crate::figures::{compact, micros, number, ratio};
+use crate::figures::{compact, micros, number, ratio, signed};
 use crate::model::Row as Compared;
-use crate::model::{Estimate, MicrobenchmarkRows, RelativeStatement, Report, Role, Verdict};
+use crate::model::{Estimate, MicrobenchmarkRows, RelativeStatement, Report, Role};
 
 /// So many statements have a row of their own; the others share one.
 const SHOWN: usize = 12;
@@ -49,8 +49,7 @@ pub(crate) fn largest_differences(report: &Report) -> Vec<String> {
 
 /// How much longer a statement takes that certainly differs, in words, and what it adds to an event in µs.
 fn certain(one: &RelativeStatement) -> Option<(String, f64)> {
-    let is_certain = matches!(one.verdict, Verdict::Better | Verdict::Worse);
-    let Estimate { median, low, high, .. } = one.relative.filter(|_| is_certain)?;
+    let Estimate { median, low, high, .. } = one.relative.filter(|_| one.verdict.is_certain())?;
     let text = cut(&one.statement, LONGEST_IN_TEXT);
     let [times, low, high] = [median, low, high].map(ratio);
     let takes = format!("{text} takes {times} times as long (95%: {low} to {high})");
@@ -60,10 +59,6 @@ fn certain(one: &RelativeStatement) -> Option<(String, f64)> {
 /// Longer statements are shortened in sentences, and in tables of a terminal.
 const LONGEST_IN_TEXT: usize = 90;
 const LONGEST_IN_TABLE: usize = 40;
-
-fn signed(value: f64, write: fn(f64) -> String) -> String {
-    format!("{}{}", if value < 0.0 { "−" } else { "+" }, write(value.abs()))
-}
 
 /// The statements of one script; `None` if they are unknown.
 pub(crate) fn table(report: &Report, member: &MicrobenchmarkRows, output: Output) -> Option<Table> {
@@ -138,6 +133,7 @@ mod tests {
 
     use super::*;
     use crate::export::tables;
+    use crate::model::Verdict;
     use crate::sample;
     use crate::sample::statement;
 

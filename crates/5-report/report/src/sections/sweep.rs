@@ -246,7 +246,7 @@ fn of_group(
     ratios: impl Iterator<Item = (Option<Estimate>, Verdict)>,
 ) -> Option<(Ratio, Verdict)> {
     let used: Vec<GroupValue> = ratios
-        .filter(|(_, verdict)| !matches!(verdict, Verdict::Failed | Verdict::ClientBound))
+        .filter(|(_, verdict)| verdict.is_of_own_work())
         .filter_map(|(estimate, verdict)| {
             Some(GroupValue { ratio: estimate?.median, estimate, verdict })
         })

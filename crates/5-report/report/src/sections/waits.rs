@@ -1,11 +1,11 @@
 //! Where the time per query goes: CPU time and waits.
 
-use dbdyno_text::{Cell, Column, Row, Style, Table, Text, Tone};
+use dbdyno_text::{Cell, Column, Row, Style, Table, Text};
 use dbdyno_units::{Share, grouped};
 
 use super::profile::cost_of_profiling;
-use super::{Block, Section, by_microbenchmark, csv_of_rows, joined};
-use crate::figures::{duration, number, percent};
+use super::{Block, Section, by_microbenchmark, csv_of_rows, joined, tone_of_time};
+use crate::figures::{duration, number, percent, signed};
 use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
 
@@ -90,22 +90,17 @@ fn tables(report: &Report, row: &Compared) -> Vec<Table> {
 }
 
 fn difference(one: &WaitRow) -> Cell {
-    let cell = Cell::text(signed(one));
+    let cell = Cell::text(with_interval(one));
     if NOT_OF_SERVER.contains(&one.name.as_str()) {
         return cell;
     }
-    let tone = match one.is_certain() {
-        false => Tone::Noise,
-        true if one.difference() < 0.0 => Tone::Better,
-        true => Tone::Worse,
-    };
+    let tone = tone_of_time(one.difference(), one.is_certain());
     cell.verdict(tone, if one.is_certain() { "certain" } else { "not certain" })
 }
 
-fn signed(one: &WaitRow) -> String {
-    let sign = if one.difference() < 0.0 { "−" } else { "+" };
+fn with_interval(one: &WaitRow) -> String {
     let interval = one.half_width_us.map(|half| format!(" ±{}", duration(half)));
-    format!("{sign}{}{}", duration(one.difference().abs()), interval.unwrap_or_default())
+    signed(one.difference(), duration) + &interval.unwrap_or_default()
 }
 
 /// What a candidate's time per query is and where the difference is, in sentences.
@@ -120,7 +115,7 @@ fn sentences(report: &Report, row: &Compared) -> Vec<String> {
         report.baseline
     )];
     let certain = waits.parts.iter().filter(|one| one.is_certain());
-    let certain = certain.map(|one| format!("{} {}", one.name, signed(one)));
+    let certain = certain.map(|one| format!("{} {}", one.name, with_interval(one)));
     sentences.push(match joined(certain, ", ") {
         None => "no difference of CPU time and waits is certain".to_owned(),
         Some(certain) => format!("CPU and waits: {certain}"),
@@ -178,6 +173,7 @@ pub(crate) fn waits_csv(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dbdyno_text::Tone;
     use dbdyno_units::Ratio;
 
     use super::*;

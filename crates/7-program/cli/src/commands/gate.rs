@@ -34,8 +34,7 @@ pub fn check(rules: &[Rule], experiment: &Experiment) -> Result<(), CliError> {
         .flat_map(|one| [one.name.as_str(), one.group.name(), one.group.coarse_name()])
         .collect();
     for rule in rules {
-        rule.check_names(candidates.iter().copied(), parts.iter().copied())
-            .map_err(CliError::usage)?;
+        rule.check_names(&candidates, &parts).map_err(CliError::usage)?;
     }
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! What was found about each candidate in each step of an insert benchmark, in words.
+//! What was found about each candidate in each step of an insert benchmark, in words: differences, and stalls of inserts
+//! and queries.
 
 use dbdyno_stats::{Side, interval_of_repeats, is_too_noisy, median, possible_difference};
 use dbdyno_text::{Fact, Facts, Style, Text, Tone};
 use dbdyno_units::{Nanos, Ratio, Share};
 
 use super::by_candidate;
-use super::stalls::stalls_in_words;
 use crate::figures::{compact, percent};
 use crate::key_results::{change, ends_in_words, sized};
 use crate::model::{
-    CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Role, StepReport,
-    StepRun, Verdict,
+    CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses, Role,
+    StepReport, StepRun, Verdict,
 };
 use crate::sections::{Output, Section, joined, titled};
 
@@ -96,7 +96,7 @@ pub(crate) fn rates(report: &InsertReport) -> Option<String> {
     let steps = || report.steps.iter().filter(|step| step.rate.is_some());
     steps().next()?;
     let missed = steps().flat_map(|step| {
-        let missed = step.candidates.iter().filter(|one| one.sustained() == Some(false));
+        let missed = step.candidates.iter().filter(|one| one.misses_rate());
         missed.map(move |one| format!("{} in {}", one.candidate, step.name))
     });
     Some(match joined(missed, ", ") {
@@ -138,12 +138,11 @@ pub(crate) fn key_results(report: &InsertReport, output: Output) -> Section {
 }
 
 fn found<'a>(report: &InsertReport, step: &'a StepReport, own: &CandidateStep) -> StepFinding<'a> {
-    let is_sustained = |one: &CandidateStep| one.sustained() != Some(false);
     let baseline = step.candidates.iter().find(|one| one.role == Role::Baseline);
     let (unit, work) = if step.queries { ("queries/s", "query") } else { ("rows/s", "row") };
     let missed = match baseline {
-        _ if !is_sustained(own) => Some("the rate of inserts was not sustained"),
-        Some(one) if !is_sustained(one) => Some("the baseline did not sustain the rate of inserts"),
+        _ if own.misses_rate() => Some("the rate of inserts was not sustained"),
+        Some(one) if one.misses_rate() => Some("the baseline did not sustain the rate of inserts"),
         _ => None,
     };
     let throughput = step.throughput();
@@ -325,6 +324,70 @@ fn standing(metric: &InsertMetric, ratio: f64, interval: Option<(Ratio, Ratio)>)
     }
     let verdict = metric.better?.verdict(Some(Side::of(Ratio::new(ratio))));
     Some(Verdict::from(verdict).tone())
+}
+
+/// What can stall in a step.
+pub(super) struct Stalls<'a> {
+    /// The name of one.
+    pub(super) one: &'static str,
+    pub(super) many: &'static str,
+    /// The seconds in which they stalled.
+    pub(super) seconds: &'a [u32],
+    pub(super) responses: &'a Option<Responses>,
+}
+
+pub(super) fn kinds_of_stalls(run: &StepRun) -> [Stalls<'_>; 2] {
+    let (seconds, responses) = (&run.stalls, &run.insert_responses);
+    let inserts = Stalls { one: "insert", many: "inserts", seconds, responses };
+    let (seconds, responses) = (&run.query_stalls, &run.query_responses);
+    [inserts, Stalls { one: "query", many: "queries", seconds, responses }]
+}
+
+/// Where something stalled, and the longest insert or query of each candidate; `None` if no times are known.
+pub(crate) fn stalls(report: &InsertReport) -> Option<String> {
+    let mut longest: Vec<String> = Vec::new();
+    let mut stalled: Vec<String> = Vec::new();
+    for (name, steps) in by_candidate(report) {
+        let times = steps.iter().flat_map(|(step, one)| {
+            let kinds = one.repeats.iter().flat_map(kinds_of_stalls);
+            kinds.filter_map(move |kind| Some((kind.responses.as_ref()?.max, &step.name)))
+        });
+        let time = times.max_by_key(|(time, _)| *time);
+        longest.extend(time.map(|(time, step)| format!("{name} {time} in {step}")));
+        let in_steps = steps.iter().filter(|(_, one)| {
+            let mut kinds = one.repeats.iter().flat_map(kinds_of_stalls);
+            kinds.any(|kind| !kind.seconds.is_empty())
+        });
+        let in_steps = joined(in_steps.map(|(step, _)| step.name.clone()), " and ");
+        stalled.extend(in_steps.map(|steps| format!("{name} in {steps}")));
+    }
+    let stalled = joined(stalled, ", ").unwrap_or_else(|| "none".to_owned());
+    joined(longest, ", ").map(|longest| format!("{stalled} (longest insert or query: {longest})"))
+}
+
+/// The stalls of all repeats: `inserts stalled in 6 of 60 seconds, the longest insert took 1.9 s; queries did not
+/// stall, the longest took 12 ms`; and whether there were any.
+pub(super) fn stalls_in_words(own: &CandidateStep) -> (String, bool) {
+    let mut has_stalled = false;
+    let all: usize = own.repeats.iter().map(|run| run.seconds.len()).sum();
+    let of_kind = |kind: usize| {
+        let kinds = own.repeats.iter().map(|run| kinds_of_stalls(run).into_iter().nth(kind));
+        let kinds: Vec<Stalls<'_>> = kinds.flatten().collect();
+        let Stalls { one, many, .. } = kinds.first()?;
+        let longest = kinds.iter().filter_map(|one| Some(one.responses.as_ref()?.max)).max()?;
+        let stalls = kinds.iter().map(|one| one.seconds.len()).sum::<usize>();
+        has_stalled |= stalls > 0 || longest >= Nanos::from_secs(1);
+        Some(match stalls {
+            // With fewer than two a second, none is counted.
+            0 if longest >= Nanos::from_secs(1) => format!("the longest {one} took {longest}"),
+            0 => format!("{many} did not stall, the longest took {longest}"),
+            stalls => format!(
+                "{many} stalled in {stalls} of {all} seconds, the longest {one} took {longest}"
+            ),
+        })
+    };
+    let words = joined((0..2).filter_map(of_kind), "; ").unwrap_or_default();
+    (words, has_stalled)
 }
 
 #[cfg(test)]

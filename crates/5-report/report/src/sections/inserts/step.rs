@@ -5,9 +5,8 @@ use dbdyno_types::insert::Second;
 use dbdyno_units::{Nanos, Share};
 
 use super::charts::charts;
-use super::findings::verdict;
-use super::stalls::{Stalls, kinds_of_stalls};
-use super::{NAME, name, ratio_text, runs};
+use super::findings::{Stalls, kinds_of_stalls, verdict};
+use super::{NAME, name, runs};
 use crate::assemble::inserts::{SHORTEST, throughput};
 use crate::figures::{compact, tiny};
 use crate::model::{
@@ -73,7 +72,7 @@ fn values(step: &StepReport, output: Output) -> Table {
         if output == Output::Page {
             name = name.note(times(candidate));
         }
-        if candidate.sustained() == Some(false) {
+        if candidate.misses_rate() {
             match output {
                 Output::Page => name = name.note("rate not sustained"),
                 _ => name.text.push_str(" !"),
@@ -95,21 +94,20 @@ fn values(step: &StepReport, output: Output) -> Table {
             let Some(ratio) = relative.get(metric.name) else { return Cell::dash() };
             let ends = spread.and_then(|(low, high)| {
                 let (low, high) = (low.get(metric.name)?, high.get(metric.name)?);
-                Some(format!("{} – {}", ratio_text(low), ratio_text(high)))
+                Some(format!("{} – {}", tiny(low), tiny(high)))
             });
             let ends = ends.filter(|_| output == Output::Page);
             Cell {
                 tone: verdict(step, candidate, metric),
                 interval: ends.map(|ends| Interval { ends, plus_minus: String::new() }),
-                ..Cell::text(ratio_text(ratio))
+                ..Cell::text(tiny(ratio))
             }
         };
         table.push(Row::new([name(candidate)].into_iter().chain(metrics.iter().map(cell))));
         if let (Some((low, high)), Output::Terminal) = (spread, output) {
             for (label, ends) in [("  least", low), ("  greatest", high)] {
-                let cells = metrics
-                    .iter()
-                    .map(|metric| Cell::number(ends.get(metric.name).map(ratio_text)));
+                let cells =
+                    metrics.iter().map(|metric| Cell::number(ends.get(metric.name).map(tiny)));
                 table.push(Row::new([Cell::text(label)].into_iter().chain(cells)).faint(true));
             }
         }
@@ -317,7 +315,7 @@ mod tests {
         assert_eq!(shares, ["", "<.01", ".50", ".99", "1.0", "12.3", "99.9", "99.9", "100"]);
         let figures = [0.0, 0.000_04, 0.0042, 0.042, 4.2].map(figure);
         assert_eq!(figures, ["0", "4e-5", "0.0042", "0.042", "4.20"]);
-        assert_eq!([0.0, 0.003, 0.03, 12.0].map(ratio_text), ["0.00", "3e-3", "0.03", "12.0"]);
+        assert_eq!([0.0, 0.003, 0.03, 12.0].map(tiny), ["0.00", "3e-3", "0.03", "12.0"]);
         let bars: [&[f64]; 4] = [&[0.0, 0.0], &[0.1], &[8.0, 8.0], &[4.0]];
         let bars = bars.map(|values| bar(values.iter().copied(), 8.0));
         assert_eq!(bars, [' ', '▁', '█', '▄']);
