@@ -194,7 +194,8 @@ mod tests {
             function event() end";
         let source = Source::new("a.lua", parameters.to_owned(), |_| None).unwrap();
         let mut recorder = Recorder::default();
-        Client::start(&source, &setup(Driver::MySql, &Options::new()), &mut recorder).unwrap();
+        Client::start(&source, &Setup::restricted(Driver::MySql, &Options::new()), &mut recorder)
+            .unwrap();
         assert_eq!(recorder.statements, ["SELECT 'xxx'"]);
     }
 
