@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::audit::{Audit, Change, Difference, FileDifference, ObjectRecord, SizeDifference};
 
 /// Compares an audit with that of a baseline. Files are matched by source or, if that is not
-/// recorded in both, by the path of the object in the build.
+/// recorded in both, by the path of the object in the build. Macro definitions, which gcc does not record, are those of
+/// the compile databases.
 pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
     let (here, there) = (files(audit), files(baseline));
     let partners = partners(&here, &there);
@@ -17,6 +18,10 @@ pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
             continue;
         };
         let (Some(flags), Some(before)) = (&file.flags, &partner.flags) else { continue };
+        let (flags, before) = match (&file.definitions, &partner.definitions) {
+            (Some(own), Some(others)) => (&(flags | own), &(before | others)),
+            _ => (flags, before),
+        };
         difference.compared += 1;
         if flags == before {
             difference.same += 1;
@@ -62,6 +67,8 @@ struct File<'a> {
     source: Option<&'a str>,
     /// Its flags, if a command line is recorded.
     flags: Option<BTreeSet<String>>,
+    /// Its macro definitions in the compile database, if it is there.
+    definitions: Option<BTreeSet<String>>,
 }
 
 impl File<'_> {
@@ -81,6 +88,7 @@ fn files(audit: &Audit) -> Vec<File<'_>> {
             object: object.name(),
             source: object.source.as_deref().filter(|source| times[source] == 1),
             flags: flags(audit, object),
+            definitions: definitions(audit, object),
         })
         .collect()
 }
@@ -116,6 +124,16 @@ fn flags(audit: &Audit, object: &ObjectRecord) -> Option<BTreeSet<String>> {
         many => drop(flags.insert(format!("-m… ({many} flags that native stands for)"))),
     }
     Some(flags)
+}
+
+/// The macro definitions that the compile database has for an object, without values with paths, which differ between
+/// directories.
+fn definitions(audit: &Audit, object: &ObjectRecord) -> Option<BTreeSet<String>> {
+    let set = audit.flag_sets.get(object.requested?)?;
+    let is_definition = |flag: &&String| {
+        ["-D", "-U"].iter().any(|start| flag.starts_with(start)) && !flag.contains('/')
+    };
+    Some(set.flags.iter().filter(is_definition).cloned().collect())
 }
 
 /// Whether compilers record this flag for `-march=native`: parts of the instruction set and cache

@@ -9,6 +9,7 @@ use dbdyno_units::{Bytes, grouped};
 
 use crate::audit::{
     Change, Component, Difference, Evidence, FileDifference, Finding, Location, Severity,
+    SizeDifference,
 };
 use crate::binary::{Binary, Code, FunctionsFrom};
 use crate::expected::Expected;
@@ -335,10 +336,13 @@ fn binaries(audit: &Audit, most: Most) -> Vec<Section> {
     if binaries.len() > shown
         && let Some(last) = sections.last_mut()
     {
-        let more = binaries.len() - shown;
-        last.push(Text::new(format!("… and {more} smaller linked files (--all shows them)")));
+        last.push(smaller(binaries.len() - shown));
     }
     sections
+}
+
+fn smaller(more: usize) -> Text {
+    Text::new(format!("… and {} (--all shows them)", counted(more, "smaller linked file")))
 }
 
 /// What is known of a linked file, without its transactional functions.
@@ -507,7 +511,7 @@ pub fn sections_of_difference(difference: &Difference, baseline: &str, all: bool
         changes("added", "Added", '+', &difference.added),
         changes("removed", "Removed", '-', &difference.removed),
         files(&difference.files, Most { all }),
-        sizes(difference),
+        sizes(&difference.sizes, Most { all }),
     ]
 }
 
@@ -544,18 +548,27 @@ fn files(files: &[FileDifference], most: Most) -> Section {
     section
 }
 
-fn sizes(difference: &Difference) -> Section {
+/// The largest first.
+fn sizes(sizes: &[SizeDifference], most: Most) -> Section {
     let mut section = Section::new("sizes", "Sizes");
-    if difference.sizes.is_empty() {
+    if sizes.is_empty() {
         return section;
     }
+    let mut sizes: Vec<&SizeDifference> = sizes.iter().collect();
+    sizes.sort_by_key(|size| Reverse(size.stripped.1));
+    let shown = most.of(BINARIES).min(sizes.len());
     let mut table =
         Table::new([Column::name("file"), Column::number("text"), Column::number("stripped")]);
-    for size in &difference.sizes {
-        let cells = [size.file.clone(), pair(size.text), pair(size.stripped)];
+    for size in &sizes[..shown] {
+        // With its directory in the build.
+        let slash = size.file.rmatch_indices('/').nth(1).map_or(0, |(slash, _)| slash + 1);
+        let cells = [size.file[slash..].to_owned(), pair(size.text), pair(size.stripped)];
         table.push(Row::new(cells.map(Cell::text)));
     }
     section.push(table);
+    if shown < sizes.len() {
+        section.push(smaller(sizes.len() - shown));
+    }
     section
 }
 

@@ -148,7 +148,10 @@ pub(crate) fn copy(piece: &ExtraFiles, server: &Path) -> io::Result<()> {
     };
     for path in from {
         let Some(name) = path.file_name() else { continue };
-        if name.to_string_lossy().ends_with(piece.ending) && path.is_file() {
+        // A link without a version is for linking: programs load the library by the name that it leads to.
+        let is_for_linking = path.is_symlink() && path.extension().is_some_and(|end| end == "so");
+        let is_wanted = name.to_string_lossy().ends_with(piece.ending) && !is_for_linking;
+        if is_wanted && path.is_file() {
             let copy = to.join(name);
             fs::copy(&path, &copy)?;
             remove_empty_entries(&copy)?;

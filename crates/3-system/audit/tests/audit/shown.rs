@@ -151,6 +151,25 @@ fn added_and_removed_flags_are_counted_per_file() {
 }
 
 #[test]
+fn macros_of_the_compile_databases_are_differences_except_paths() {
+    let lab = |macros: &str| {
+        let lab = Lab::new();
+        lab.object("gcc", "-g -O2", "a.o");
+        let directory = lab.path().display().to_string();
+        let command = format!("gcc -g -O2 {macros} -DHOME={directory}/x -c a.c -o a.o");
+        let entry =
+            serde_json::json!({ "directory": directory, "file": "a.c", "command": command });
+        let commands = serde_json::json!([entry]).to_string();
+        let database = lab.write("compile_commands.json", &commands);
+        build(lab.path(), &[], Some(&database), &expected(&[])).unwrap()
+    };
+    let difference = difference(&lab("-DNDEBUG"), &lab("-D_FORTIFY_SOURCE=2"));
+    let file = &difference.files[0];
+    assert_eq!(file.added, ["-DNDEBUG"]);
+    assert_eq!(file.removed, ["-D_FORTIFY_SOURCE=2"]);
+}
+
+#[test]
 fn sources_in_different_directories_are_matched_by_relative_path() {
     let (here, baseline) = (Lab::new(), Lab::new());
     for (lab, level) in [(&here, "-O3"), (&baseline, "-O2")] {

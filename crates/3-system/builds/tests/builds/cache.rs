@@ -290,7 +290,10 @@ fn a_kill_half_way_leaves_nothing_that_is_taken_for_a_build() {
         if matches!(event, Event::Waiting { .. }) {
             Command::new("kill").arg(child.trim()).status().unwrap();
         }
-        events.lock().unwrap().push(format!("{event:?}").split(' ').next().unwrap().to_owned());
+        events
+            .lock()
+            .unwrap()
+            .push(format!("{event:?}").split([' ', '(']).next().unwrap().to_owned());
     });
     assert_eq!(events.into_inner().unwrap(), ["Waiting", "Started", "Finished"]);
     let folder = outcome[0].as_ref().unwrap().artifact.parent().unwrap().to_owned();

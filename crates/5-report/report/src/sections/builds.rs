@@ -362,7 +362,7 @@ fn hardening(audit: &AuditRecord) -> Value {
 }
 
 /// A size relative to the baseline's: `+12.1%`; `None` if a size is unknown.
-fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<String> {
+pub(crate) fn relative(own: Option<Bytes>, baseline: Option<Bytes>) -> Option<String> {
     let (own, baseline) = (own?.as_bytes() as f64, baseline?.as_bytes() as f64);
     (baseline > 0.0).then(|| format!("{:+.1}%", 100.0 * (own / baseline - 1.0)))
 }
