@@ -1,6 +1,7 @@
 //! The difference of command lines between two builds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use crate::audit::{Audit, Change, Difference, FileDifference, ObjectRecord, SizeDifference};
 
@@ -27,9 +28,10 @@ pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
             difference.same += 1;
             continue;
         }
-        let (source, object) = (file.source.or(partner.source), &file.object);
+        let source = file.source.or(partner.source);
+        let source = source.map(|source| below([&audit.root, &baseline.root], source));
         let file = FileDifference {
-            file: source.map_or_else(|| object.clone(), str::to_owned),
+            file: source.unwrap_or_else(|| file.object.clone()),
             added: flags.difference(before).cloned().collect(),
             removed: before.difference(flags).cloned().collect(),
         };
@@ -51,6 +53,13 @@ pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
     difference.removed = by_count(removed);
     difference.sizes = sizes(audit, baseline);
     difference
+}
+
+/// The path of a source in the build that it was generated in.
+fn below(roots: [&Path; 2], source: &str) -> String {
+    let path = Path::new(source);
+    let below = roots.into_iter().find_map(|root| path.strip_prefix(root).ok());
+    below.unwrap_or(path).display().to_string()
 }
 
 fn by_count(counts: BTreeMap<String, usize>) -> Vec<Change> {
