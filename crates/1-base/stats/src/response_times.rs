@@ -338,8 +338,8 @@ pub struct LatencySummary {
     pub max: Nanos,
 }
 
-/// The smallest of these times, in ascending order, that is not exceeded by at least this share of
-/// the `total` events; `None` without events.
+/// The smallest of these times with their numbers of events, in ascending order, that is not exceeded by at least this
+/// share of the `total` events; `None` without times.
 pub fn percentile(counts: &[(u64, u64)], total: u64, share: f64) -> Option<u64> {
     let rank = (share * total as f64).ceil() as u64;
     let mut seen: u64 = 0;

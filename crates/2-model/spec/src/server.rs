@@ -237,7 +237,7 @@ fn read_over(
     own
 }
 
-/// Reads an absolute path: the server starts in another directory, and as another user.
+/// Reads an absolute path: whoever uses it works in another directory, maybe as another user or on another host.
 pub fn read_path(table: &mut Table<'_>, key: &'static str, help: &str) -> Option<PathBuf> {
     let text = table.string(key)?;
     let path = Path::new(text.value);

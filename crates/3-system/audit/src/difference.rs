@@ -28,10 +28,9 @@ pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
             difference.same += 1;
             continue;
         }
-        let source = file.source.or(partner.source);
-        let source = source.map(|source| below([&audit.root, &baseline.root], source));
+        let shown = file.shown.as_ref().or(partner.shown.as_ref());
         let file = FileDifference {
-            file: source.unwrap_or_else(|| file.object.clone()),
+            file: shown.unwrap_or(&file.object).clone(),
             added: flags.difference(before).cloned().collect(),
             removed: before.difference(flags).cloned().collect(),
         };
@@ -55,13 +54,6 @@ pub fn difference(audit: &Audit, baseline: &Audit) -> Difference {
     difference
 }
 
-/// The path of a source in the build that it was generated in.
-fn below(roots: [&Path; 2], source: &str) -> String {
-    let path = Path::new(source);
-    let below = roots.into_iter().find_map(|root| path.strip_prefix(root).ok());
-    below.unwrap_or(path).display().to_string()
-}
-
 fn by_count(counts: BTreeMap<String, usize>) -> Vec<Change> {
     let mut changes: Vec<Change> =
         counts.into_iter().map(|(flag, files)| Change { flag, files }).collect();
@@ -74,6 +66,8 @@ struct File<'a> {
     object: String,
     /// Its source, if recorded and compiled only once.
     source: Option<&'a str>,
+    /// That source as it is shown: if it was generated, relative to the build.
+    shown: Option<String>,
     /// Its flags, if a command line is recorded.
     flags: Option<BTreeSet<String>>,
     /// Its macro definitions in the compile database, if it is there.
@@ -82,7 +76,7 @@ struct File<'a> {
 
 impl File<'_> {
     fn name(&self) -> String {
-        self.source.map_or_else(|| self.object.clone(), str::to_owned)
+        self.shown.as_ref().unwrap_or(&self.object).clone()
     }
 }
 
@@ -92,12 +86,21 @@ fn files(audit: &Audit) -> Vec<File<'_>> {
     for source in objects().filter_map(|object| object.source.as_deref()) {
         *times.entry(source).or_default() += 1;
     }
+    let root = std::path::absolute(&audit.root).unwrap_or_default();
+    let shown = |source: &str| {
+        let path = Path::new(source);
+        path.strip_prefix(&root).unwrap_or(path).display().to_string()
+    };
     objects()
-        .map(|object| File {
-            object: object.name(),
-            source: object.source.as_deref().filter(|source| times[source] == 1),
-            flags: flags(audit, object),
-            definitions: definitions(audit, object),
+        .map(|object| {
+            let source = object.source.as_deref().filter(|source| times[source] == 1);
+            File {
+                object: object.name(),
+                source,
+                shown: source.map(shown),
+                flags: flags(audit, object),
+                definitions: definitions(audit, object),
+            }
         })
         .collect()
 }

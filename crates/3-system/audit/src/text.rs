@@ -559,11 +559,15 @@ fn sizes(sizes: &[SizeDifference], most: Most) -> Section {
     let shown = most.of(BINARIES).min(sizes.len());
     let mut table =
         Table::new([Column::name("file"), Column::number("text"), Column::number("stripped")]);
+    // With its directory in the build, if that tells them apart.
+    let short = |file: &str| {
+        let slash = file.rmatch_indices('/').nth(1).map_or(0, |(slash, _)| slash + 1);
+        file[slash..].to_owned()
+    };
+    let names: BTreeSet<String> = sizes.iter().map(|size| short(&size.file)).collect();
     for size in &sizes[..shown] {
-        // With its directory in the build.
-        let slash = size.file.rmatch_indices('/').nth(1).map_or(0, |(slash, _)| slash + 1);
-        let cells = [size.file[slash..].to_owned(), pair(size.text), pair(size.stripped)];
-        table.push(Row::new(cells.map(Cell::text)));
+        let file = if names.len() == sizes.len() { short(&size.file) } else { size.file.clone() };
+        table.push(Row::new([file, pair(size.text), pair(size.stripped)].map(Cell::text)));
     }
     section.push(table);
     if shown < sizes.len() {

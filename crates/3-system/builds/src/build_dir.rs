@@ -299,6 +299,25 @@ mod tests {
     }
 
     #[test]
+    fn libraries_are_copied_without_the_links_that_only_linkers_need() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, server) = (dir.path().join("lib"), dir.path().join("server"));
+        fs::create_dir(&from).unwrap();
+        for name in ["liba.so.1.2", "libb.so"] {
+            fs::write(from.join(name), "x").unwrap();
+        }
+        for (link, target) in [("liba.so", "liba.so.1"), ("liba.so.1", "liba.so.1.2")] {
+            std::os::unix::fs::symlink(target, from.join(link)).unwrap();
+        }
+        copy(&ExtraFiles { from, to: "lib", ending: "" }, &server).unwrap();
+        for (name, is_there) in
+            [("liba.so", false), ("liba.so.1", true), ("liba.so.1.2", true), ("libb.so", true)]
+        {
+            assert_eq!(server.join("lib").join(name).is_file(), is_there, "{name}");
+        }
+    }
+
+    #[test]
     fn time_of_earlier_attempts_is_included_until_the_build_restarts() {
         let dir = tempfile::tempdir().unwrap();
         let done = dir.path().join("done");

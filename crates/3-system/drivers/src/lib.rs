@@ -75,7 +75,7 @@ pub trait Connection {
     fn close_statements(&mut self);
 
     /// Number of times the driver retried a statement because of another connection's lock, since the
-    /// connection was opened. Servers wait for locks themselves.
+    /// connection was opened. Servers wait for locks themselves: 0 unless a driver says otherwise.
     fn busy_retries(&self) -> u64 {
         0
     }

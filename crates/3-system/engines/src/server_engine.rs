@@ -218,10 +218,7 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
             return Err(not_own("creating", schema, reason));
         }
         match owner {
-            SchemaOwner::ThisRun(tables) => {
-                D::end_statements(connection, schema)?;
-                D::drop_tables(connection, schema, &tables)
-            }
+            SchemaOwner::ThisRun(tables) => drop_tables::<D>(connection, schema, &tables),
             _ => D::create_marked(connection, schema, run),
         }
     }
@@ -253,8 +250,7 @@ impl<D: Schemas + State> Engine for ServerEngine<D> {
             return Ok(SchemaRemoval::LeftAlone(format!("the schema {schema}: {reason}")));
         }
         let SchemaOwner::ThisRun(tables) = owner else { return Ok(SchemaRemoval::Absent) };
-        D::end_statements(connection, schema)?;
-        D::drop_tables(connection, schema, &tables)?;
+        drop_tables::<D>(connection, schema, &tables)?;
         D::drop_if_empty(connection, schema)?;
         Ok(SchemaRemoval::Dropped)
     }
@@ -387,4 +383,14 @@ pub fn with_server_engine<W: WithServerEngine>(settings: ServerAccess, work: W) 
         ServerSystem::MariaDb | ServerSystem::MySql => work.run(MySql::new(settings)),
         ServerSystem::PostgreSql => work.run(Postgres::new(settings)),
     }
+}
+
+/// Drops the tables of this run. A statement that cannot be ended is waited for.
+fn drop_tables<D: Schemas>(
+    connection: &mut D::Connection,
+    schema: &str,
+    tables: &[String],
+) -> Result<(), Error> {
+    let _ = D::end_statements(connection, schema);
+    D::drop_tables(connection, schema, tables)
 }

@@ -342,7 +342,7 @@ pub(crate) fn lay_out(
 pub(crate) trait Reserve {
     fn attachment(&self) -> &Attachment;
 
-    /// Reserves memory within reach of `near`.
+    /// Reserves memory within reach of `near` for code, with huge pages if it is large, and for its counters.
     fn reserve(&mut self, near: &Range<u64>, request: &RegionRequest) -> Result<Area, LiveError>;
 }
 

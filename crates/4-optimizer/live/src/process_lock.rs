@@ -33,8 +33,8 @@ impl ProcessLock {
     }
 }
 
-/// Locks a file. Returns false if another dbdyno has it locked for longer than the watchdog of a killed one needs, which
-/// is seconds on a busy machine.
+/// Locks a file. Returns false if another dbdyno has it locked for 5 s: the watchdog of a killed one needs less, on a busy
+/// machine seconds.
 pub(crate) fn lock_patiently(file: &File) -> io::Result<bool> {
     const ATTEMPTS: u32 = 1_000;
     for _ in 0..ATTEMPTS {

@@ -205,7 +205,7 @@ impl Module {
         self.slot_names.get(&slot).map(String::as_str)
     }
 
-    /// The name of the function that a call of an address executes: of the one there, or that its stub leads to.
+    /// The name of the function at an address, or of the one that a stub there jumps to.
     pub(crate) fn called_name(&self, address: u64) -> Option<&str> {
         match self.stub_slot(address) {
             Some(slot) => self.slot_name(slot),

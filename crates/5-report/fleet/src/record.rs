@@ -291,7 +291,7 @@ impl TaskRecord {
 }
 
 impl AttemptRecord {
-    /// Ends it, unless it has ended.
+    /// Ends it, with this end unless it has one.
     pub(crate) fn finish(&mut self, seen: UnixTime, reason: &str, measured: u64, kind: EndKind) {
         let reason = reason.to_owned();
         self.end.get_or_insert(AttemptEnd { seen, reason, measured, kind });

@@ -336,13 +336,12 @@ impl Measured {
     /// The control and its figures, unless it failed: then it does not show noise.
     fn usable_control(&self) -> Option<(usize, &Relative)> {
         let number = self.control?;
-        let (failed, _) = self.state(&[number, 0]);
-        (!failed).then(|| (number, &self.relative[number]))
+        (!self.failed(&[number, 0])).then(|| (number, &self.relative[number]))
     }
 
     fn usable_qps(&self) -> Option<Estimate> {
         let (number, control) = self.usable_control()?;
-        control.qps.filter(|_| !self.state(&[number, 0]).1)
+        control.qps.filter(|_| !self.client_bound(&[number, 0]))
     }
 
     /// Also usable if client-bound: CPU per query does not depend on the bottleneck.
@@ -352,14 +351,30 @@ impl Measured {
 
     fn usable_percentile(&self, percentile: usize) -> Option<Estimate> {
         let (number, control) = self.usable_control()?;
-        control.percentiles[percentile].filter(|_| !self.state(&[number, 0]).1)
+        control.percentiles[percentile].filter(|_| !self.client_bound(&[number, 0]))
     }
 
-    /// Whether one of these candidates failed, and whether the load generator was the bottleneck of one: then the ratio
-    /// of their throughputs does not describe them.
-    fn state(&self, candidates: &[usize]) -> (bool, bool) {
-        let own = || candidates.iter().map(|number| &self.own[*number]);
-        (own().any(|one| one.failed), own().any(|one| one.client_bound))
+    /// Whether one of these candidates failed.
+    fn failed(&self, candidates: &[usize]) -> bool {
+        candidates.iter().any(|number| self.own[*number].failed)
+    }
+
+    /// Whether the load generator was the bottleneck of one of these candidates: then the ratio of their throughputs does
+    /// not describe them.
+    fn client_bound(&self, candidates: &[usize]) -> bool {
+        candidates.iter().any(|number| self.own[*number].client_bound)
+    }
+
+    /// The verdict on an estimate of these candidates with this noise floor.
+    fn judge(
+        &self,
+        metric: Metric,
+        estimate: Option<Estimate>,
+        floor: Option<Share>,
+        candidates: &[usize],
+    ) -> Verdict {
+        let state = [self.failed(candidates), self.client_bound(candidates)];
+        judged(metric, estimate, floor, state)
     }
 
     fn estimate(&self, ratios: &[Vec<f64>]) -> Option<Estimate> {
@@ -429,7 +444,7 @@ impl Measured {
         let percentile = |(number, percentile): (usize, Percentile)| {
             let floor = floor_of(floors[number].as_ref(), self.usable_percentile(number));
             // As for CPU time, less is better.
-            let verdict = judged(Metric::Cpu, ratios[number], floor, self.state(&[candidate, 0]));
+            let verdict = self.judge(Metric::Cpu, ratios[number], floor, &[candidate, 0]);
             RelativePercentile { percentile, relative: ratios[number], verdict }
         };
         Percentile::ALL.into_iter().enumerate().map(percentile).collect()
@@ -457,14 +472,13 @@ impl Measured {
             let (ratios, estimate, relative_cpu) =
                 (&relative.qps_ratios, relative.qps, relative.cpu);
             let alone = estimate.is_none() && own.kind == SystemKind::Imported;
-            let (failed, client_bound) = self.state(&[number, 0]);
             let work = Work {
                 writes: self.record.writes,
                 clients: self.record.clients,
                 on_server: [number, 0].iter().any(|one| self.own[*one].kind == SystemKind::Server),
-                client_bound,
+                client_bound: self.client_bound(&[number, 0]),
             };
-            let verdict = judged(Metric::Qps, estimate, qps_floor, (failed, client_bound));
+            let verdict = self.judge(Metric::Qps, estimate, qps_floor, &[number, 0]);
             Some(Row {
                 candidate: candidate.name.clone(),
                 role: candidate.role,
@@ -490,7 +504,12 @@ impl Measured {
                     Verdict::Unknown if alone => Verdict::NoInterval,
                     known => known,
                 },
-                cpu_verdict: judged(Metric::Cpu, relative_cpu, cpu_floor, (failed, false)),
+                cpu_verdict: judged(
+                    Metric::Cpu,
+                    relative_cpu,
+                    cpu_floor,
+                    [self.failed(&[number, 0]), false],
+                ),
                 trusted_metric: Metric::trusted(work, || relative_cpu.is_some()),
                 blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
                 absolute: own.absolute.clone()?,
@@ -532,7 +551,7 @@ fn judged(
     metric: Metric,
     estimate: Option<Estimate>,
     floor: Option<Share>,
-    (failed, client_bound): (bool, bool),
+    [failed, client_bound]: [bool; 2],
 ) -> Verdict {
     match estimate {
         _ if failed => Verdict::Failed,

@@ -28,8 +28,7 @@ use crate::model::{
     CandidateRecord, Estimate, GroupSummary, Metric, MicrobenchmarkRows, Report, RunStatus,
     Verdict, compared_names, distinct, names_by,
 };
-use crate::sections::joined;
-use crate::words::{is_existing_server, readable_time, status};
+use crate::words::{is_existing_server, joined, readable_time, status};
 
 pub use absolute::{AbsoluteCell, AbsoluteRow, AbsoluteValue, Change, ChangeSummary};
 pub use facts::{Fact, Facts};
@@ -185,7 +184,7 @@ impl Comparison {
     }
 
     /// The labels of two columns: `B/A`.
-    fn quotient_of(&self, later: usize, earlier: usize) -> String {
+    fn quotient_label(&self, later: usize, earlier: usize) -> String {
         format!("{}/{}", self.label(later), self.label(earlier))
     }
 

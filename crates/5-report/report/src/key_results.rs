@@ -32,7 +32,7 @@ pub(crate) struct KeyResult<'a> {
     pub(crate) throughput: Option<Finding>,
     /// The additional time to find a smaller difference, where none was found.
     pub(crate) more_time: Option<MoreTime>,
-    /// The microbenchmark, if it is of a single one that is not one of several of its group.
+    /// The microbenchmark, if it is the only one of its group by this metric; `None` for those that are told apart.
     #[serde(skip)]
     only: Option<&'a str>,
 }

@@ -12,8 +12,7 @@ use crate::figures::percent;
 use crate::key_results::{Finding, Measured};
 use crate::metric::with_clients;
 use crate::model::{Metric, MicrobenchmarkRows, Report, Role};
-use crate::sections::joined;
-use crate::words::beside_defaults;
+use crate::words::{beside_defaults, joined};
 
 /// What a candidate changes, over all microbenchmarks.
 #[derive(Clone, Debug, Default, PartialEq)]

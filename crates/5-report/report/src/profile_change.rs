@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::assemble::profile::{Difference, Samples, Start, is_not_sampled, judged, mean, names};
 use crate::figures::{signed, tiny};
 use crate::model::{ProfileDifference, ProfileRow};
-use crate::sections::joined;
+use crate::words::joined;
 
 /// Runs on each side of a change, so that each side shows how much runs vary.
 const LEAST_RUNS: usize = 2;

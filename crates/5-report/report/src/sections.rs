@@ -166,11 +166,6 @@ pub(crate) fn estimate_cell(one: Option<Estimate>, metric: Metric, verdict: Verd
     }
 }
 
-/// Texts in one, with `between` between them; `None` without any.
-pub(crate) fn joined(texts: impl IntoIterator<Item = String>, between: &str) -> Option<String> {
-    texts.into_iter().reduce(|all, one| all + between + &one)
-}
-
 /// The charts of a page.
 #[derive(Clone, Debug)]
 pub(crate) enum Chart {

@@ -10,7 +10,6 @@ use crate::model::{
     BuildRecord, CandidateRecord, InsertReport, Lost, NoiseFloor, OriginRecord, Report, Role,
     RunStatus, by_key, distinct,
 };
-use crate::sections::joined;
 
 /// `2026-03-01T09:30:00Z` as `2026-03-01 09:30 UTC`; anything else as it is.
 pub(crate) fn readable_time(started: &str) -> String {
@@ -518,6 +517,11 @@ pub(crate) fn in_effect(candidate: &CandidateRecord, baseline: &CandidateRecord)
     let mut all: Vec<(usize, String)> = stored.chain(reported).collect();
     all.sort_by_key(|(rank, _)| *rank);
     all.into_iter().map(|(_, difference)| difference).collect()
+}
+
+/// Texts in one, with `between` between them; `None` without any.
+pub(crate) fn joined(texts: impl IntoIterator<Item = String>, between: &str) -> Option<String> {
+    texts.into_iter().reduce(|all, one| all + between + &one)
 }
 
 #[cfg(test)]

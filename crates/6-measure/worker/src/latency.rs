@@ -3,14 +3,14 @@
 use dbdyno_types::Latencies;
 use dbdyno_units::Nanos;
 
-/// A histogram in ticks for the hot loop, converted to time when the slice ends. Its buckets are those of hdrhistogram
+/// A histogram in ticks for the hot loop, converted to time when a slice or step ends. Its buckets are those of hdrhistogram
 /// with two significant digits; recording takes no branch and touches one cache line, which matters for events of less
 /// than a microsecond.
 #[derive(Clone, Debug)]
 pub(crate) struct TickHistogram(Box<[u32; BUCKETS]>);
 
-/// The base 2 logarithm of the number of buckets of a power of two: 128 have a resolution of 1%. A further digit would make
-/// the table ten times larger, and it shares the cache with the system under test.
+/// The base 2 logarithm of the number of buckets of a power of two: 128 have a resolution of 1%. A further decimal digit
+/// would make the table ten times larger, and it shares the cache with the system under test.
 const BUCKET_BITS: u32 = 7;
 
 /// The number of buckets for all 64-bit numbers.

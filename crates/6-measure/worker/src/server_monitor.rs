@@ -143,7 +143,7 @@ struct StepState {
 }
 
 impl StepMeter {
-    /// Takes a reading in a step with its `meter`, which starts with the first one, for which all is unknown. `family` are
+    /// Takes a reading in a step with its `meter`, which starts with the first reading, of which all is unknown. `family` are
     /// the server's processes, `data` is the directory of its files on this machine; `None` if unknown.
     pub fn read(
         meter: &mut Option<Self>,

@@ -209,7 +209,7 @@ fn marks_jump_targets<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> bool {
 }
 
 impl Sizes {
-    /// The sizes of a program or library with this content; the error says why it is neither.
+    /// The sizes of a program or library with this content; the error says why it cannot be read.
     pub fn of(content: &[u8]) -> Result<Self, String> {
         let file = object::File::parse(content).map_err(|error| error.to_string())?;
         Ok(sizes(&file, content.len() as u64))

@@ -1,5 +1,7 @@
 //! Differences between two builds; text and JSON output.
 
+use std::path::PathBuf;
+
 use dbdyno_audit::text::{differing_properties, sections, sections_of_difference};
 use dbdyno_audit::{Audit, Change, Expected, difference};
 use dbdyno_text::{Paint, Section, terminal};
@@ -103,6 +105,24 @@ fn difference_has_summary_and_list() {
     for words in ["against rel", "3 files, 2 with the same", "    1  + -m", "Sizes"] {
         assert!(text.contains(words), "`{words}` is missing in\n{text}");
     }
+}
+
+#[test]
+fn largest_linked_files_are_listed_with_their_directory() {
+    let lab = || {
+        let lab = Lab::new();
+        lab.write("p.c", PROGRAM);
+        let files: Vec<PathBuf> = (0..12).map(|at| lab.path().join(format!("bin/p{at}"))).collect();
+        std::fs::create_dir(lab.path().join("bin")).unwrap();
+        for (at, file) in files.iter().enumerate() {
+            lab.run("gcc", &format!("-g -DN={at} p.c -o {}", file.display()));
+        }
+        build(lab.path(), &files, None, &expected(&[])).unwrap()
+    };
+    let (here, baseline) = (lab(), lab());
+    let text = shown(&sections_of_difference(&difference(&here, &baseline), "rel", false));
+    assert_eq!(text.matches("\nbin/p").count(), 10, "{text}");
+    assert!(text.contains("… and 2 smaller linked files (--all shows them)"), "{text}");
 }
 
 #[test]

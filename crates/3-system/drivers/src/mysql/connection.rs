@@ -29,6 +29,7 @@ pub struct MySqlConnection {
     mode: StatementMode,
     capabilities: Capabilities,
     version: String,
+    connection_id: u32,
     /// The number of the statement of [`Connection::text_statement`].
     text: Option<usize>,
     kept_rows: KeptRows,
@@ -116,7 +117,7 @@ impl MySqlConnection {
     /// [`ErrorKind::Connection`] if the server does not answer, [`ErrorKind::Refused`] if it refuses the
     /// login (user, password, encryption, too many connections) or its version is not supported.
     pub fn connect(target: &Target, mode: StatementMode) -> Result<Self, Error> {
-        let LoginResult { stream, capabilities, status, version } = log_in(target)?;
+        let LoginResult { stream, capabilities, status, version, connection_id } = log_in(target)?;
         Ok(Self {
             stream,
             buffer: ReadBuffer::new(),
@@ -128,6 +129,7 @@ impl MySqlConnection {
             mode,
             capabilities,
             version,
+            connection_id,
             text: None,
             kept_rows: KeptRows::default(),
             left: 0,
@@ -137,6 +139,11 @@ impl MySqlConnection {
     /// The version that the server reports, such as `10.11.6-MariaDB-0+deb12u1` or `8.0.36`.
     pub fn server_version(&self) -> &str {
         &self.version
+    }
+
+    /// The lower half of the connection's id, as greeted: not that of the server if a proxy is between.
+    pub const fn connection_id(&self) -> u32 {
+        self.connection_id
     }
 
     /// Whether the server is MariaDB rather than MySQL.

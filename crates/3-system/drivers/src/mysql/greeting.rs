@@ -9,6 +9,8 @@ const PROTOCOL: u8 = 10;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Greeting {
     pub(super) version: String,
+    /// The lower half of the connection's id.
+    pub(super) connection_id: u32,
     pub(super) offered: Capabilities,
     pub(super) plugin: String,
     /// Random bytes to mix with the password.
@@ -44,8 +46,7 @@ impl Greeting {
                 "the server's version is {version}; {SUPPORTED}"
             )));
         }
-        // The connection id.
-        cursor.u32()?;
+        let connection_id = cursor.u32()?;
         let mut scramble = cursor.bytes(8)?.to_vec();
         cursor.u8()?;
         let low = cursor.u16()?;
@@ -61,7 +62,7 @@ impl Greeting {
         let basic = u32::from(low) | u32::from(high) << 16;
         let extended = if basic & MYSQL == 0 { extended } else { 0 };
         let offered = Capabilities { basic, extended };
-        Ok(Self { version, offered, plugin, scramble })
+        Ok(Self { version, connection_id, offered, plugin, scramble })
     }
 }
 
@@ -165,6 +166,7 @@ mod tests {
     fn greeting_is_parsed() {
         let greeting = Greeting::parse(&packet(10, "5.5.5-10.11.6-MariaDB-0+deb12u1")).unwrap();
         assert_eq!(greeting.version, "10.11.6-MariaDB-0+deb12u1");
+        assert_eq!(greeting.connection_id, 0x109);
         assert_eq!(greeting.scramble, b"12345678abcdefghijkl");
         assert_eq!(greeting.plugin, "mysql_native_password");
         assert_eq!(greeting.offered, Capabilities { basic: 0x81ff_f7fe, extended: 0x1d });

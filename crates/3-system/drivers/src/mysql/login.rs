@@ -33,6 +33,7 @@ pub(super) struct LoginResult {
     /// The session's status flags.
     pub(super) status: u16,
     pub(super) version: String,
+    pub(super) connection_id: u32,
 }
 
 pub(super) fn log_in(target: &Target) -> Result<LoginResult, Error> {
@@ -107,7 +108,8 @@ impl LoginExchange<'_> {
         }
         let status = self.authenticate(&greeting, capabilities)?;
         self.stream.disable_timeout().map_err(|error| connection_lost(self.doing(), &error))?;
-        Ok(LoginResult { stream: self.stream, capabilities, status, version: greeting.version })
+        let (stream, Greeting { version, connection_id, .. }) = (self.stream, greeting);
+        Ok(LoginResult { stream, capabilities, status, version, connection_id })
     }
 
     /// Authenticates and returns the session's status flags.

@@ -91,9 +91,13 @@ impl Schemas for MySqlDialect {
     }
 
     fn end_statements(connection: &mut MySqlConnection, schema: &str) -> Result<(), Error> {
-        let sql = "SELECT id, db FROM information_schema.processlist WHERE command <> 'Sleep' \
-                   AND user = SUBSTRING_INDEX(USER(), '@', 1) AND id <> CONNECTION_ID()";
-        for row in connection.query(sql)? {
+        // A proxy executes `KILL` itself, with its own ids.
+        let is_direct = format!("CONNECTION_ID() & {} = {}", u32::MAX, connection.connection_id());
+        let sql = format!(
+            "SELECT id, db FROM information_schema.processlist WHERE command <> 'Sleep' \
+             AND user = SUBSTRING_INDEX(USER(), '@', 1) AND id <> CONNECTION_ID() AND {is_direct}"
+        );
+        for row in connection.query(&sql)? {
             if let [Some(id), Some(db)] = &row[..]
                 && db == schema
             {

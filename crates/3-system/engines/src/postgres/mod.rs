@@ -118,8 +118,6 @@ fn log_in(settings: &ServerAccess, target: &Target) -> Result<PostgresConnection
     Ok(connection)
 }
 
-/// A quoted string literal. A text with a backslash is written as an escape string, whose meaning does
-/// not depend on `standard_conforming_strings`.
 /// What connections in a schema of an existing server call themselves; `None` if the server would change it.
 fn application_name(schema: &str) -> Option<String> {
     /// `NAMEDATALEN - 1`.
@@ -128,6 +126,8 @@ fn application_name(schema: &str) -> Option<String> {
     (name.len() <= LONGEST && name.is_ascii()).then_some(name)
 }
 
+/// A quoted string literal. A text with a backslash is written as an escape string, whose meaning does
+/// not depend on `standard_conforming_strings`.
 fn quoted_text(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     match quoted.contains('\\') {

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use super::*;
 use crate::files::{Claim, TaskProgress, TaskResult};
 use crate::plan::with_builds;
@@ -13,8 +11,6 @@ struct Scene {
     ended: Vec<(JobId, JobEnd)>,
     nodes: Option<Vec<Node>>,
     files: BTreeMap<(usize, u32), AttemptFiles>,
-    /// The jobs that the last step cancelled.
-    cancelled: BTreeSet<JobId>,
 }
 
 impl Scene {
@@ -27,7 +23,6 @@ impl Scene {
             ended: Vec::new(),
             nodes: None,
             files: BTreeMap::new(),
-            cancelled: BTreeSet::new(),
         }
     }
 
@@ -41,7 +36,8 @@ impl Scene {
         scene
     }
 
-    fn step(&mut self) -> Vec<Action> {
+    /// A step: what is to be done, and the jobs that are to be cancelled.
+    fn step_and_cancel(&mut self) -> (Vec<Action>, Vec<JobId>) {
         self.now += 1;
         let seen = Observation {
             now: UnixTime(self.now),
@@ -52,25 +48,39 @@ impl Scene {
         };
         let actions = decide(&mut self.record, &seen);
         // As the controller does.
-        self.cancelled = std::mem::take(&mut self.record.not_cancelled);
+        (actions, std::mem::take(&mut self.record.not_cancelled).into_iter().collect())
+    }
+
+    /// A step that cancels no job.
+    fn step(&mut self) -> Vec<Action> {
+        let (actions, cancelled) = self.step_and_cancel();
+        assert!(cancelled.is_empty(), "{cancelled:?}");
         actions
     }
 
-    /// Steps until something is to be done.
-    fn next(&mut self) -> Vec<Action> {
+    /// The jobs that a step cancels that does nothing else.
+    fn cancels(&mut self) -> Vec<JobId> {
+        let (actions, cancelled) = self.step_and_cancel();
+        assert_eq!(actions, []);
+        cancelled
+    }
+
+    /// Steps until something is to be done or jobs are to be cancelled.
+    fn next_and_cancel(&mut self) -> (Vec<Action>, Vec<JobId>) {
         for _ in 0..10_000 {
-            let actions = self.step();
-            if !actions.is_empty() || !self.cancelled.is_empty() || self.record.has_ended() {
-                return actions;
+            let (actions, cancelled) = self.step_and_cancel();
+            if !actions.is_empty() || !cancelled.is_empty() || self.record.has_ended() {
+                return (actions, cancelled);
             }
         }
         panic!("nothing happens: {:?}", self.record);
     }
 
-    /// Steps until jobs are cancelled, and nothing else is to be done.
-    fn cancels(&mut self) -> Vec<JobId> {
-        assert_eq!(self.next(), []);
-        self.cancelled.iter().copied().collect()
+    /// Steps until something is to be done. No job is cancelled.
+    fn next(&mut self) -> Vec<Action> {
+        let (actions, cancelled) = self.next_and_cancel();
+        assert!(cancelled.is_empty(), "{cancelled:?}");
+        actions
     }
 
     fn list(&mut self, id: JobId, state: &str, reason: &str) {
@@ -129,11 +139,9 @@ fn late_result_of_a_fenced_attempt_is_accepted_and_the_next_one_cancelled() {
     scene.record.tasks[0].attempts[1].job = Some(2);
     scene.list(2, "RUNNING", "None");
     scene.write(1, 3, TaskEnd::Complete { failures: 2 });
-    assert_eq!(
-        scene.step(),
-        [Action::Accept { task: 0, attempt: 1 }, Action::Fence { task: 0, attempt: 2 }]
-    );
-    assert_eq!(scene.cancelled, BTreeSet::from([2]));
+    let actions =
+        vec![Action::Accept { task: 0, attempt: 1 }, Action::Fence { task: 0, attempt: 2 }];
+    assert_eq!(scene.step_and_cancel(), (actions, vec![2]));
     assert_eq!(scene.outcome(), Some(&Outcome::Complete { attempt: 1, failures: 2 }));
 }
 
@@ -254,8 +262,7 @@ fn broken_node_is_waited_for_and_then_replaced() {
     assert_eq!(scene.step(), [], "the nodes are not known yet");
     let nodes = vec![node("n001", "down"), node("n002", "drained"), node("n003", "idle")];
     scene.nodes = Some(nodes.clone());
-    assert_eq!(scene.step(), [FENCE_1, SUBMIT_2]);
-    assert_eq!(scene.cancelled, BTreeSet::from([1]));
+    assert_eq!(scene.step_and_cancel(), (vec![FENCE_1, SUBMIT_2], vec![1]));
     assert_eq!(scene.record.tasks[0].node, "n003");
     assert_eq!(scene.record.tasks[0].failures(), 0);
 
@@ -263,7 +270,7 @@ fn broken_node_is_waited_for_and_then_replaced() {
     scene.record.request.named_nodes = true;
     scene.nodes = Some(nodes);
     scene.list(1, "PENDING", down);
-    assert_eq!(scene.cancels(), [1]);
+    assert_eq!(scene.next_and_cancel(), (vec![], vec![1]));
     assert!(matches!(scene.outcome(), Some(Outcome::Lost { .. })), "{:?}", scene.outcome());
     // Resumed, it is tried again: the node may be back.
     assert_eq!(scene.record.reopen(), 1);
@@ -287,7 +294,7 @@ fn node_that_is_reserved_for_another_job_is_waited_for() {
             assert_eq!(scene.step(), [], "{reason}");
         }
         scene.list(1, "PENDING", "launch failed requeued held");
-        assert_eq!(scene.cancels(), [1]);
+        assert_eq!(scene.next_and_cancel(), (vec![], vec![1]));
     }
 }
 
@@ -428,8 +435,8 @@ fn failed_builds_end_the_fleet_run() {
     let reason = "error: expected `;`".to_owned();
     scene.end_builds(1, TaskEnd::Failed { reason: reason.clone(), retry: false });
     scene.list(&[(1, "FAILED", "None"), (2, "PENDING", "DependencyNeverSatisfied")]);
-    scene.0.step();
-    assert_eq!(scene.0.cancelled, BTreeSet::from([2]));
+    let fence = Action::Fence { task: 1, attempt: 1 };
+    assert_eq!(scene.0.step_and_cancel(), (vec![fence], vec![2]));
     let measuring = Outcome::Failed { reason: "it has no builds: see build".to_owned() };
     assert_eq!(scene.outcomes(), [Some(&Outcome::Failed { reason }), Some(&measuring)]);
     assert!(scene.0.record.has_ended());
@@ -465,7 +472,7 @@ fn builds_move_to_another_node_of_the_fleet_run_also_if_nodes_are_named() {
     scene.0.nodes = Some(vec![broken, node("n002"), node("n003")]);
     let mut actions = Vec::new();
     while scene.0.record.tasks[0].node == "n001" {
-        actions = scene.0.step();
+        (actions, _) = scene.0.step_and_cancel();
     }
     assert_eq!(scene.0.record.tasks[0].node, "n002");
     assert!(actions.contains(&SUBMIT_2), "{actions:?}");

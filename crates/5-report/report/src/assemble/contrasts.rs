@@ -125,7 +125,7 @@ impl Matrix {
 
     fn effect(&self, of: &Contrast, measured: &Measured, qps: Option<&NoiseFloor>) -> Effect {
         let candidates: Vec<usize> = of.weights.iter().map(|one| one.candidate as usize).collect();
-        let (failed, client_bound) = measured.state(&candidates);
+        let failed = measured.failed(&candidates);
         let ratios = contrast(&measured.qps_points(&candidates), &of.weights);
         let of_cpu = contrast(&measured.cpu_points(&candidates), &of.weights);
         let estimate = measured.estimate(&ratios).filter(|_| !failed);
@@ -139,7 +139,7 @@ impl Matrix {
             with: of.with.clone(),
             relative_qps: estimate,
             relative_cpu: measured.estimate(&of_cpu).filter(|_| !failed),
-            verdict: judged(Metric::Qps, estimate, floor, (failed, client_bound)),
+            verdict: measured.judge(Metric::Qps, estimate, floor, &candidates),
             blocks: ratios.iter().map(Vec::len).sum::<usize>() as u64,
         }
     }
@@ -256,9 +256,8 @@ fn compared(
     let ratio = estimate.map(|estimate| estimate.median).or_else(single)?;
     let floor = floor_of(qps, measured.usable_qps());
     let is_imported = both.iter().all(|one| measured.own[*one].kind == SystemKind::Imported);
-    let state = measured.state(&both);
-    let verdict = match judged(Metric::Qps, estimate, floor, state) {
-        Verdict::Unknown if state.1 => Verdict::ClientBound,
+    let verdict = match measured.judge(Metric::Qps, estimate, floor, &both) {
+        Verdict::Unknown if measured.client_bound(&both) => Verdict::ClientBound,
         Verdict::Unknown if is_imported => Verdict::NoInterval,
         known => known,
     };
@@ -362,9 +361,9 @@ fn ratio(more: &Measured, fewer: &Measured, candidate: usize, numbers: usize) ->
     };
     let p99 = [Percentile::SHARES[2]];
     let [relative_p99] = percentile_ratios(&times[0], &times[1], pairing, planned, p99);
-    let [own, other] = [more, fewer].map(|measured| measured.state(&[candidate]));
-    let state = (own.0 || other.0, own.1 || other.1);
-    let verdict = |metric, estimate| judged(metric, estimate, None, state);
+    let failed = more.failed(&[candidate]) || fewer.failed(&[candidate]);
+    let client_bound = more.client_bound(&[candidate]) || fewer.client_bound(&[candidate]);
+    let verdict = |metric, estimate| judged(metric, estimate, None, [failed, client_bound]);
     ScalingRatio {
         than_clients: fewer.record.clients,
         interleaved,
@@ -399,7 +398,7 @@ fn take_turns(common: &BTreeSet<(u32, u32)>, more: &Measured, fewer: &Measured) 
     changes >= common.len()
 }
 
-/// Throughput of all blocks; one list per restart.
+/// The values of points in the order of restarts; one list per restart.
 fn by_restart(points: &[Point]) -> Vec<Vec<f64>> {
     let restarts = points.chunk_by(|a, b| a.restart == b.restart);
     restarts.map(|points| points.iter().map(|point| point.value).collect()).collect()

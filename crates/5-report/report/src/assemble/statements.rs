@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dbdyno_results::StatementRecord;
 use dbdyno_stats::{ControlRow, Estimate, NoiseFloor, Point, paired_ratios};
 
-use super::{Measured, floor_of, judged};
+use super::{Measured, floor_of};
 use crate::model::{Metric, RelativeStatement, Verdict};
 
 /// Timed events with which executions per event are known to about 5%.
@@ -63,7 +63,7 @@ impl Measured {
 
     /// The control's ratios; empty if it failed or was client-bound.
     fn control_statements(&self) -> BTreeMap<&str, Estimate> {
-        let usable = self.usable_control().filter(|(number, _)| !self.state(&[*number, 0]).1);
+        let usable = self.usable_control().filter(|(number, _)| !self.client_bound(&[*number, 0]));
         usable.map_or_else(BTreeMap::new, |(control, _)| self.statement_ratios(control))
     }
 
@@ -95,7 +95,7 @@ impl Measured {
             };
             // Means of few long response times have wide intervals.
             let is_noisy = relative.as_ref().is_some_and(Estimate::is_size_too_noisy);
-            let verdict = match judged(Metric::Cpu, relative, floor, self.state(&[candidate, 0])) {
+            let verdict = match self.judge(Metric::Cpu, relative, floor, &[candidate, 0]) {
                 known if is_noisy && known.has_interval() => Verdict::TooNoisy,
                 known => known,
             };

@@ -18,8 +18,8 @@ use crate::figures::{compact, number, plus_minus_percent, ratio};
 use crate::html::document as page;
 use crate::metric::clients;
 use crate::model::{GroupSummary, Metric, Role, Verdict, distinct};
-use crate::sections::{Block, Chart, Output, Section, interval, joined, ratio_cell};
-use crate::words::capitalized;
+use crate::sections::{Block, Chart, Output, Section, interval, ratio_cell};
+use crate::words::{capitalized, joined};
 
 /// Nothing was measured in any run.
 const NOTHING: &str = "Nothing to compare: no run has results of microbenchmarks.";
@@ -414,7 +414,7 @@ impl<'a> View<'a> {
     fn difference(self, difference: &Difference) -> String {
         let quotient = &difference.quotient;
         let [middle, low, high] = [quotient.ratio, quotient.low, quotient.high].map(ratio);
-        let columns = self.comparison.quotient_of(difference.later, difference.earlier);
+        let columns = self.comparison.quotient_label(difference.later, difference.earlier);
         format!("{columns} {middle} ({low} to {high})")
     }
 
@@ -508,7 +508,8 @@ impl<'a> View<'a> {
         let comparison = self.comparison;
         let compared = comparison.compared_columns();
         let quotients = compared.iter();
-        let quotients = quotients.map(|(later, earlier)| comparison.quotient_of(*later, *earlier));
+        let quotients =
+            quotients.map(|(later, earlier)| comparison.quotient_label(*later, *earlier));
         let quotients = quotients.map(Column::number);
         let start = [Column::name("microbenchmark")].into_iter();
         let mut table = Table::new(start.chain(self.columns()).chain(quotients))
@@ -722,7 +723,7 @@ fn spread_of(comparison: &Comparison, change: &ChangeSummary) -> String {
         1 => "1 microbenchmark".to_owned(),
         count => format!("{min} to {max} over {count} microbenchmarks"),
     };
-    let columns = comparison.quotient_of(*column, *compared_with);
+    let columns = comparison.quotient_label(*column, *compared_with);
     format!("{} of {columns} median {median} ({over})", change.metric.quantity())
 }
 
@@ -812,7 +813,7 @@ pub fn csv(comparison: &Comparison) -> String {
         .column("difference_between", |(row, ..)| {
             let difference = row.difference.as_ref();
             difference
-                .map_or_else(String::new, |one| comparison.quotient_of(one.later, one.earlier))
+                .map_or_else(String::new, |one| comparison.quotient_label(one.later, one.earlier))
         })
         .ratios(["difference", "difference_low", "difference_high"], |(row, ..)| {
             Some(row.difference.as_ref()?.quotient)

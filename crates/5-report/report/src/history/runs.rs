@@ -11,8 +11,7 @@ use super::{FigureHistory, MIN_RUNS};
 use crate::model::{
     CandidateRecord, OriginRecord, Report, Role, RunStatus, by_key, compared_names, distinct,
 };
-use crate::sections::joined;
-use crate::words::{first_digits, status};
+use crate::words::{first_digits, joined, status};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryRun {

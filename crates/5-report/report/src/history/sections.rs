@@ -16,8 +16,8 @@ use crate::html::document::with_heading;
 use crate::metric::with_clients;
 use crate::model::{Metric, by_key};
 use crate::profile_change::ProfileChange;
-use crate::sections::{Section, joined};
-use crate::words::{capitalized, readable_time};
+use crate::sections::Section;
+use crate::words::{capitalized, joined, readable_time};
 
 const METRICS: [Metric; 2] = [Metric::Qps, Metric::Cpu];
 

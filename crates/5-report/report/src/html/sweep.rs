@@ -17,8 +17,8 @@ use crate::model::{
 use crate::sections::groups::drawn;
 use crate::sections::operations::values;
 use crate::sections::sweep as sections;
-use crate::sections::{Output, candidate, estimated, interval, joined, mark};
-use crate::words::capitalized;
+use crate::sections::{Output, candidate, estimated, interval, mark};
+use crate::words::{capitalized, joined};
 
 const PLOT: Plot =
     Plot { width: 360.0, height: 220.0, left: 46.0, right: 348.0, top: 10.0, bottom: 190.0 };

@@ -4,8 +4,9 @@ use dbdyno_results::{AuditRecord, NamedCount};
 use dbdyno_text::{Cell, Column, Fact, Facts, Row, Table};
 use dbdyno_units::{Bytes, counted, grouped};
 
-use super::{Output, Section, candidate, joined, titled};
+use super::{Output, Section, candidate, titled};
 use crate::model::{BuildRecord, CandidateRecord, Report, Role, by_key};
+use crate::words::joined;
 
 /// Number of kinds of differences per candidate on a terminal; the page lists all.
 const MAX_KINDS: usize = 4;

@@ -7,12 +7,13 @@ mod step;
 
 use dbdyno_text::{Cell, Column, Mark, Row, Table};
 
-use super::{Output, Section, joined};
+use super::{Output, Section};
 use crate::figures::compact;
 use crate::model::{
     CandidateStep, INSERT_METRICS, InsertReport, Role, StepReport, StepRun, by_key, distinct,
 };
 use crate::words;
+use crate::words::joined;
 
 pub(crate) use export::{series_csv, steps_csv};
 pub(crate) use findings::{Extent, conclusions, findings, key_results, rates, stalls};

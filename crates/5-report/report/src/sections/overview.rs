@@ -5,14 +5,14 @@ use dbdyno_text::{Cell, Column, Fact, Facts, Row, Style, Table, Text, Tone};
 use dbdyno_units::grouped;
 
 use super::operations::measured;
-use super::{LONGEST_NAME, Output, Section, joined};
+use super::{LONGEST_NAME, Output, Section};
 use crate::figures::ratio;
 use crate::metric::{Grouping, client_bound_rows, with_clients};
 use crate::model::{
     BlockCounts, CandidateRecord, GroupSummary, Metric, MicrobenchmarkRows, Optimization, Report,
     Role, StateSnapshots, distinct,
 };
-use crate::words::{self, identity, summary};
+use crate::words::{self, identity, joined, summary};
 
 /// Maximum number of differences listed per candidate.
 const MAX_DIFFERENCES: usize = 4;

@@ -2,8 +2,9 @@
 
 use dbdyno_text::{Fact, Facts, cut};
 
-use super::{Block, Section, by_microbenchmark, joined, rows};
+use super::{Block, Section, by_microbenchmark, rows};
 use crate::model::{MicrobenchmarkRows, OtherPlan, Report};
+use crate::words::joined;
 
 /// Longer statements and lines of plans, such as those with the values of an `IN`, are shortened.
 const LONGEST: usize = 90;

@@ -4,7 +4,7 @@ use dbdyno_profile::UNKNOWN;
 use dbdyno_text::{Cell, Column, Fact, Facts, Interval, Row, Style, Table, Text, cut};
 use dbdyno_units::{Share, grouped};
 
-use super::{Block, Chart, Output, Section, csv_of_rows, instructions, joined, rows, tone_of_time};
+use super::{Block, Chart, Output, Section, csv_of_rows, instructions, rows, tone_of_time};
 use crate::assemble::profile::share_of_differences;
 use crate::charts::flame::Flame;
 use crate::figures::{
@@ -18,6 +18,7 @@ use crate::model::{
     ProfilingCost, RelativeCounter, Report, Role, Verdict, by_key,
 };
 use crate::profile_change::Remark;
+use crate::words::joined;
 
 /// Results of which a terminal has tables at most, instead of a few lines.
 const FEW: usize = 3;
@@ -227,7 +228,7 @@ impl Explained<'_> {
         if self.finding().is_of_control() { Verdict::WithinNoise } else { self.row.cpu_verdict }
     }
 
-    /// Whether the CPU time per query of the rows certainly differs.
+    /// Whether the CPU time per query certainly differs, and that of the rows, without background work, as well.
     fn is_certain(&self) -> bool {
         let contains_none = |[low, high]: [f64; 2]| low <= 0.0 && high >= 0.0;
         self.verdict().is_certain() && !self.profile.interval_us.is_some_and(contains_none)

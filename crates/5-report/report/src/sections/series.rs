@@ -4,13 +4,14 @@
 use dbdyno_text::{Cell, Column, Csv, Mark, Row, Table, Text, without_common_ends};
 use dbdyno_units::Ratio;
 
-use super::{Block, Chart, Output, Section, estimate_cell, joined, titled};
+use super::{Block, Chart, Output, Section, estimate_cell, titled};
 use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::figures::{percent_change, plus_minus, ratio};
 use crate::metric::with_clients;
 use crate::model::{
     Change, Effect, Metric, Report, Series, SeriesChange, SeriesGroup, SeriesRow, Verdict, by_key,
 };
+use crate::words::joined;
 
 pub(crate) fn series(report: &Report, output: Output) -> Section {
     let mut section = titled(output, "series", ["", "In order"]);

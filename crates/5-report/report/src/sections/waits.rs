@@ -4,10 +4,11 @@ use dbdyno_text::{Cell, Column, Row, Style, Table, Text};
 use dbdyno_units::{Share, grouped};
 
 use super::profile::cost_of_profiling;
-use super::{Block, Section, by_microbenchmark, csv_of_rows, joined, tone_of_time};
+use super::{Block, Section, by_microbenchmark, csv_of_rows, tone_of_time};
 use crate::figures::{duration, number, percent, signed};
 use crate::model::Row as Compared;
 use crate::model::{MicrobenchmarkRows, Report, Role, WaitRow, WaitsDifference};
+use crate::words::joined;
 
 /// So many stacks of a candidate are shown; the table in CSV has all.
 const SHOWN: usize = 10;

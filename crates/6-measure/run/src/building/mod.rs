@@ -270,7 +270,7 @@ impl<'a> BuildPipeline<'a> {
         let mut refusals = Vec::new();
         for (candidate, build) in candidates.iter().zip(builds) {
             let name = &candidate.name;
-            let audit = self.audit_of(name, build)?;
+            let audit = self.known_audit(name, build)?;
             let mut expected = audit.expected.clone();
             let build_spec = candidate.system.build();
             expected.ignored.extend(build_spec.iter().flat_map(|one| &one.audit_ignore));
@@ -283,7 +283,8 @@ impl<'a> BuildPipeline<'a> {
         if refusals.is_empty() { Ok(audits) } else { Err(RunError::NotAsNamed(refusals)) }
     }
 
-    fn audit_of(&self, candidate: &str, build: &Build) -> Result<Audit, RunError> {
+    /// The audit of a build without its candidate's exceptions.
+    fn known_audit(&self, candidate: &str, build: &Build) -> Result<Audit, RunError> {
         if let Some(audit) = self.audits.borrow().get(&build.fingerprint) {
             return Ok(audit.clone());
         }

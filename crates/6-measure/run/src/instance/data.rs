@@ -180,7 +180,7 @@ pub(crate) fn check_free_space<'c>(
         candidates.into_iter().filter_map(|candidate| candidate.host.as_ref()),
     )?;
     let servers = context.local.as_deref().map(LocalHost::root);
-    check_each(space_needed(context.experiment, context.directory.path(), servers))
+    check_spaces(space_needed(context.experiment, context.directory.path(), servers))
 }
 
 /// Checks that there is enough free disk space on these hosts, before anything is loaded there.
@@ -246,7 +246,7 @@ pub(crate) fn space_on_hosts<'c>(
 }
 
 /// Checks that each of these directories has this free disk space.
-pub(crate) fn check_each(needs: Vec<(PathBuf, Bytes)>) -> Result<(), RunError> {
+pub(crate) fn check_spaces(needs: Vec<(PathBuf, Bytes)>) -> Result<(), RunError> {
     // Unknown free space is no reason to refuse.
     needs.into_iter().filter_map(Space::here).try_for_each(|space| space.check())
 }

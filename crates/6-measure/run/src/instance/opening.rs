@@ -37,7 +37,9 @@ impl Instance {
         }
         let RunContext { experiment, cpus, .. } = context;
         let embedded = self.candidate.spec.system.is_embedded();
-        let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
+        // One without clients removes or ends something: what the one before it printed is kept.
+        let suffix = if clients == 0 { "end.log" } else { "log" };
+        let log = context.directory.logs().join(format!("{}.{suffix}", self.candidate.name));
         let logs_in = matches!(self.candidate.deployment, Deployment::Existing(_));
         let host = self.candidate.host.as_ref();
         // Before the worker connects: counters miss the threads that exist already.

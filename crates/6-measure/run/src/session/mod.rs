@@ -251,7 +251,7 @@ impl<'a> Session<'a> {
         readiness::check_platform(self.experiment)?;
         let directory = self.recorder.results.directory().path();
         if StoredData::of(directory).places.is_empty() {
-            data::check_each(data::planned_space(self.experiment, directory))?;
+            data::check_spaces(data::planned_space(self.experiment, directory))?;
         }
         let run = self.recorder.results.identity();
         let checked = readiness::check_all(self.experiment, &self.options.worker, run);

@@ -202,8 +202,7 @@ impl Session<'_> {
     }
 }
 
-/// The state of the run: read from the run directory when a session starts, and from then on
-/// updated with what the session stores.
+/// The state of the run as stored; in a session updated with what it stores.
 pub(crate) struct RunState {
     pub done: Vec<bool>,
     pub histories: Vec<SliceHistory>,

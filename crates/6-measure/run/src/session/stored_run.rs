@@ -420,6 +420,10 @@ pub(crate) fn end_statements(context: &RunContext<'_>) {
             && let Err(error) = on_its_server(context, one, WorkerHandle::end_statements)
         {
             tracing::info!(candidate = name, %error, "cannot end statements");
+            // The server does not answer, or the user does not wait.
+            if error == WorkerError::Stopped {
+                return;
+            }
         }
     }
 }

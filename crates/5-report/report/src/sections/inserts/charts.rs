@@ -8,7 +8,7 @@ use crate::assemble::inserts::SHORTEST;
 use crate::charts::{Axis, LabelStyle, Line, LineChart, Plot, Point, Scale};
 use crate::figures::compact;
 use crate::model::StepReport;
-use crate::sections::joined;
+use crate::words::joined;
 
 const PLOT: Plot =
     Plot { width: 560.0, height: 190.0, left: 50.0, right: 538.0, top: 14.0, bottom: 160.0 };

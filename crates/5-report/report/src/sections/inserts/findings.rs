@@ -12,7 +12,8 @@ use crate::model::{
     CandidateStep, INSERT_METRICS, InsertFigures, InsertMetric, InsertReport, Responses, Role,
     StepReport, StepRun, Verdict,
 };
-use crate::sections::{Output, Section, joined, titled};
+use crate::sections::{Output, Section, titled};
+use crate::words::joined;
 
 /// Ratios closer to 1 have no colour.
 const CLOSE: f64 = 0.02;

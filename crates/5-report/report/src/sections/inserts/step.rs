@@ -12,7 +12,8 @@ use crate::figures::{compact, tiny};
 use crate::model::{
     BUCKETS, CandidateStep, INSERT_METRICS, InsertMetric, Responses, StepReport, StepRun,
 };
-use crate::sections::{Block, Chart, Output, Section, joined};
+use crate::sections::{Block, Chart, Output, Section};
+use crate::words::joined;
 
 /// All that is known of one step.
 pub(crate) fn step(step: &StepReport, output: Output, room: usize) -> Section {
