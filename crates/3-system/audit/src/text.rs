@@ -540,7 +540,7 @@ fn files(files: &[FileDifference], most: Most) -> Section {
         let flags: Vec<String> = (first.added.iter().map(|flag| format!("+ {flag}")))
             .chain(first.removed.iter().map(|flag| format!("- {flag}")))
             .collect();
-        let text = format!("{}: {}", counted(like.len(), "file"), flags.join("  "));
+        let text = format!("{}: {}", counted(like.len(), "file"), flags.join(", "));
         section.push(list([text], 2));
         section.push(names(like.iter().map(|file| file.file.clone()), most.of(FILES)));
         rest = others;
