@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
@@ -14,10 +15,12 @@ use std::{fmt, io, thread};
 
 use dbdyno_drivers::verifier;
 use dbdyno_engines::server::Network;
-use dbdyno_machine::{ProcessIdentity, Signal};
+use dbdyno_machine::Signal;
 use dbdyno_types::server::ServerSystem;
 use dbdyno_units::Nanos;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use crate::protocol::{
     Answer, AnyRequest, HEARTBEAT, LONGEST_ANSWER, LOST_AFTER, Request, line_of,
@@ -91,7 +94,7 @@ struct Link {
     /// Why the connection was lost, or was ended.
     lost: Mutex<Option<String>>,
     /// Processes that wait for servers on the host, killed when the connection is lost.
-    dependents: Mutex<Vec<ProcessIdentity>>,
+    dependents: Mutex<Vec<OwnedFd>>,
 }
 
 /// What an agent is still expected to send. It cannot fill the memory with anything else.
@@ -159,12 +162,13 @@ impl HostConnection {
         &self.0.password.0
     }
 
-    /// Kills this process when the connection is lost: it would wait for a server that is gone. To be called again once
-    /// it answers, for a process that has just been started is another one as soon as it executes its program.
-    pub fn kill_on_loss(&self, pid: u32) {
-        if let Ok(process) = ProcessIdentity::of(pid) {
+    /// Kills this child of dbdyno when the connection is lost: it would wait for a server that is gone. Its descriptor
+    /// remains valid when it executes its program.
+    pub fn kill_on_loss(&self, child: u32) {
+        let child = Pid::from_raw(child.cast_signed());
+        if let Some(Ok(process)) = child.map(|child| pidfd_open(child, PidfdFlags::empty())) {
             let mut dependents = lock(&self.0.link.dependents);
-            dependents.retain(|one| one.pid != pid && one.is_alive());
+            dependents.retain(is_running);
             dependents.push(process);
         }
         if lock(&self.0.link.lost).is_some() {
@@ -427,8 +431,8 @@ impl Link {
 
     fn kill_dependents(&self) {
         for process in lock(&self.dependents).drain(..) {
-            // One that may not be signalled has ended.
-            let _ = process.signal(Signal::KILL);
+            // One that cannot be signalled has ended.
+            let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
 
@@ -584,6 +588,11 @@ impl Timing {
     pub fn network_dominates(&self) -> bool {
         self.network >= DOMINATES
     }
+}
+
+/// Whether a process runs. The descriptor of one that has ended is readable.
+fn is_running(process: &OwnedFd) -> bool {
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&Timespec::default())) == Ok(0)
 }
 
 #[cfg(test)]

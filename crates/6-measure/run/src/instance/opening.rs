@@ -49,9 +49,9 @@ impl Instance {
             environment.push((PASSWORD.to_owned(), host.password().to_owned()));
         }
         let mut worker = context.worker.start(&log, &environment, logs_in)?;
-        let pid = worker.pid();
-        let kill_on_loss = || host.iter().for_each(|host| host.kill_on_loss(pid));
-        kill_on_loss();
+        if let Some(host) = host {
+            host.kill_on_loss(worker.pid());
+        }
         let mut opened = worker.open(Open {
             system: self.system_under_test(context),
             create,
@@ -80,7 +80,6 @@ impl Instance {
                 Deployment::Library(_) | Deployment::Existing(_) => Vec::new(),
             },
         })?;
-        kill_on_loss();
         if let Some(monitor) = monitor_on_host(self.server.as_deref(), self.monitor.as_ref()) {
             opened.counting = monitor.counting().cloned();
         }
