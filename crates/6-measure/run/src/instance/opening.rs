@@ -1,6 +1,6 @@
 //! Opening an instance: starting its server and its worker.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dbdyno_engines::server::{ServerAccess, ServerPlan};
 use dbdyno_engines::sqlite::{self, Sqlite};
@@ -37,9 +37,9 @@ impl Instance {
         }
         let RunContext { experiment, cpus, .. } = context;
         let embedded = self.candidate.spec.system.is_embedded();
+        let log = context.directory.logs().join(format!("{}.log", self.candidate.name));
         // One without clients removes or ends something: what the one before it printed is kept.
-        let suffix = if clients == 0 { "end.log" } else { "log" };
-        let log = context.directory.logs().join(format!("{}.{suffix}", self.candidate.name));
+        let log = if clients == 0 { Path::new("/dev/null") } else { &log };
         let logs_in = matches!(self.candidate.deployment, Deployment::Existing(_));
         let host = self.candidate.host.as_ref();
         // Before the worker connects: counters miss the threads that exist already.
@@ -48,7 +48,7 @@ impl Instance {
         if let (Some(host), false) = (host, logs_in) {
             environment.push((PASSWORD.to_owned(), host.password().to_owned()));
         }
-        let mut worker = context.worker.start(&log, &environment, logs_in)?;
+        let mut worker = context.worker.start(log, &environment, logs_in)?;
         if let Some(host) = host {
             host.kill_on_loss(worker.pid());
         }
