@@ -66,15 +66,16 @@ fn unzip(archive: &Path, inside: &Path, most: Limits, cancel: &AtomicBool) -> io
         let Some(path) = path_inside(&name) else {
             return Err(invalid(format!("its entry `{name}` leads out of its directory")));
         };
-        let mode = entry.unix_mode().unwrap_or(0);
-        // The types of a directory, of a file, and none.
-        if ![0o040_000, 0o100_000, 0].contains(&(mode & 0o170_000)) {
-            return Err(invalid(format!("its entry `{name}` is neither a file nor a directory")));
-        }
         let target = inside.join(path);
+        // By its name: some archives of Java have directories without a valid mode.
         if entry.is_dir() {
             fs::create_dir_all(&target)?;
             continue;
+        }
+        let mode = entry.unix_mode().unwrap_or(0);
+        // The types of a file, and none.
+        if ![0o100_000, 0].contains(&(mode & 0o170_000)) {
+            return Err(invalid(format!("its entry `{name}` is neither a file nor a directory")));
         }
         target.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mut options = OpenOptions::new();
@@ -175,6 +176,20 @@ mod tests {
             assert!(error.contains("leads out"), "{name}: {error}");
             assert!(!dir.path().join("inside/out").exists() && !dir.path().join("out").exists());
         }
+    }
+
+    #[test]
+    fn directories_are_recognized_by_their_names() {
+        let mut zip = ZipWriter::new(io::Cursor::new(Vec::new()));
+        zip.add_directory("a/", SimpleFileOptions::default()).unwrap();
+        zip.start_file("a/b", SimpleFileOptions::default()).unwrap();
+        let mut archive = zip.finish().unwrap().into_inner();
+        // The directory's mode is in the upper half of its external attributes, 38 bytes into its entry.
+        let entry = archive.windows(4).position(|part| part == b"PK\x01\x02").unwrap();
+        archive[entry + 40..entry + 42].copy_from_slice(&0o177_777_u16.to_le_bytes());
+        let (dir, result) = unpacked(&archive);
+        result.unwrap();
+        assert!(dir.path().join("inside/tree/a/b").is_file());
     }
 
     #[test]

@@ -512,11 +512,31 @@ pub(crate) fn in_effect(candidate: &CandidateRecord, baseline: &CandidateRecord)
     let both = [candidate, baseline];
     let reported = reported(both).into_iter().chain(defaults_of_releases(both));
     let reported = reported.map(|(name, value, other)| {
-        (rank(name), format!("{name}: {value}; the baseline: {other}"))
+        (
+            rank(name),
+            difference_of_lists(name, value, other)
+                .unwrap_or_else(|| difference(name, value, other)),
+        )
     });
     let mut all: Vec<(usize, String)> = stored.chain(reported).collect();
     all.sort_by_key(|(rank, _)| *rank);
     all.into_iter().map(|(_, difference)| difference).collect()
+}
+
+fn difference(name: &str, value: &str, other: &str) -> String {
+    format!("{name}: {value}; the baseline: {other}")
+}
+
+/// What differs between two lists with common entries, such as `optimizer_switch`; `None` if these are not lists.
+fn difference_of_lists(name: &str, value: &str, other: &str) -> Option<String> {
+    let [own, others] = [value, other].map(|list| list.split(',').collect::<Vec<_>>());
+    let only = |these: &[&str], those: &[&str]| {
+        let rest: Vec<&str> = these.iter().filter(|one| !those.contains(one)).copied().collect();
+        (rest.len() < these.len())
+            .then(|| if rest.is_empty() { "nothing else".to_owned() } else { rest.join(",") })
+    };
+    let name = format!("{name}, where it differs");
+    Some(difference(&name, &only(&own, &others)?, &only(&others, &own)?))
 }
 
 /// Texts in one, with `between` between them; `None` without any.
@@ -707,12 +727,14 @@ mod tests {
             ("innodb_change_buffering", "all"),
             ("innodb_version", "10"),
             ("only_there", "1"),
+            ("optimizer_switch", "mrr=off,hash_join=off"),
         ];
         let new = [
             ("sort_buffer_size", "2"),
             ("innodb_buffer_pool_size", "1G"),
             ("innodb_change_buffering", "none"),
             ("innodb_version", "11"),
+            ("optimizer_switch", "mrr=off,hash_join=on,rowid_filter=on"),
         ];
         let baseline = release("10.11", &old);
         let mut own = release("11.8", &new);
@@ -722,6 +744,7 @@ mod tests {
             [
                 "character set: utf8mb4; the baseline: latin1",
                 "innodb_change_buffering: none; the baseline: all",
+                "optimizer_switch, where it differs: hash_join=on,rowid_filter=on; the baseline: hash_join=off",
                 "sort_buffer_size: 2; the baseline: 1",
             ]
         );

@@ -66,7 +66,7 @@ impl Greeting {
     }
 }
 
-const SUPPORTED: &str = "dbdyno requires MariaDB 10.3 or MySQL 5.6, or later";
+const SUPPORTED: &str = "dbdyno requires MariaDB 10.2 or MySQL 5.6, or later";
 
 /// Removes the prefix 5.5.5, which MariaDB sends for old replicas.
 fn real_version(version: &str) -> &str {
@@ -83,7 +83,7 @@ pub(super) fn is_mariadb(version: &str) -> bool {
 fn is_too_old(version: &str) -> bool {
     let mut numbers = version.split(|character: char| !character.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
-    let least = if is_mariadb(version) { (10, 3) } else { (5, 6) };
+    let least = if is_mariadb(version) { (10, 2) } else { (5, 6) };
     // Other version strings are of proxies or forks, which may speak the protocol.
     matches!((next(), next()), (Some(major), Some(minor)) if (major, minor) < least)
 }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn old_versions_are_named() {
         for (protocol, version) in
-            [(9, "3.20.1"), (10, "5.5.62"), (10, "5.5.5-10.2.44-MariaDB-log"), (10, "5.1.73")]
+            [(9, "3.20.1"), (10, "5.5.62"), (10, "5.5.5-10.1.48-MariaDB-log"), (10, "5.1.73")]
         {
             let Err(GreetingError::Unsupported(words)) =
                 Greeting::parse(&packet(protocol, version))
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn newer_and_unknown_versions_are_accepted() {
         for version in
-            ["5.6.51", "5.7.44-log", "8.4.3", "9.1.0", "10.3.39-MariaDB", "11.8.2-MariaDB", "Proxy"]
+            ["5.6.51", "5.7.44-log", "8.4.3", "9.1.0", "10.2.11-MariaDB", "11.8.2-MariaDB", "Proxy"]
         {
             assert!(Greeting::parse(&packet(10, version)).is_ok(), "{version}");
         }

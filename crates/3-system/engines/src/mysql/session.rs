@@ -17,12 +17,9 @@ const ALWAYS: [(&str, &str); 6] = [
     ("wait_timeout", "31536000"),
 ];
 
-/// For every connection, in all supported versions of MariaDB.
-const ALWAYS_MARIADB: [(&str, &str); 3] = [
-    ("idle_transaction_timeout", "0"),
-    ("idle_write_transaction_timeout", "0"),
-    ("idle_readonly_transaction_timeout", "0"),
-];
+/// For every connection to MariaDB, which has them since 10.3.
+const IDLE_TIMEOUTS: &str = "idle_transaction_timeout = 0, SESSION idle_write_transaction_timeout = 0, \
+    SESSION idle_readonly_transaction_timeout = 0";
 
 /// How long to wait for other clients that use a table, in seconds. The default is a day.
 const LOCK_TIMEOUT: &str = "60";
@@ -45,9 +42,6 @@ pub(crate) fn set_up(connection: &mut MySqlConnection, purpose: Purpose) -> Resu
         return Ok(());
     }
     let mut settings = ALWAYS.to_vec();
-    if connection.is_mariadb() {
-        settings.extend(ALWAYS_MARIADB);
-    }
     if purpose != Purpose::Measure {
         settings.push(("lock_wait_timeout", LOCK_TIMEOUT));
     }
@@ -58,6 +52,9 @@ pub(crate) fn set_up(connection: &mut MySqlConnection, purpose: Purpose) -> Resu
         settings.iter().map(|(name, value)| format!("SESSION {name} = {value}")).collect();
     connection.run(&format!("SET {}", all.join(", ")))?;
     connection.run("SET SESSION TRANSACTION READ WRITE")?;
+    if connection.is_mariadb() {
+        set_if_known(connection, IDLE_TIMEOUTS)?;
+    }
     if purpose == Purpose::Administer {
         // Names of tables may have characters that are not in the tables' character set.
         connection.run("SET NAMES utf8mb4")?;
@@ -68,10 +65,14 @@ pub(crate) fn set_up(connection: &mut MySqlConnection, purpose: Purpose) -> Resu
         Purpose::Administer => &[LIMITS[0], LIMITS[1], ALTER_ALGORITHM][..],
     };
     for (name, value) in optional {
-        match connection.run(&format!("SET SESSION {name} = {value}")) {
-            Err(error) if error.has_number(UNKNOWN_VARIABLE) => {}
-            set => set?,
-        }
+        set_if_known(connection, &format!("{name} = {value}"))?;
     }
     Ok(())
+}
+
+fn set_if_known(connection: &mut MySqlConnection, settings: &str) -> Result<(), Error> {
+    match connection.run(&format!("SET SESSION {settings}")) {
+        Err(error) if error.has_number(UNKNOWN_VARIABLE) => Ok(()),
+        set => set,
+    }
 }

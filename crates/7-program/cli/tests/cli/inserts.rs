@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::common::{
     Background, INNODB, Inserts, MYROCKS, MYSQL, POSTGRES, SmallDisk, Step, TestDir,
     home_of_servers, processes_in, read_csv, read_json, resume, resume_command, send, server_of,
-    stored_steps, wait_until, with_older_mysql,
+    stored_steps, wait_until, with_older_releases,
 };
 use crate::disk::assert_says_full;
 use crate::server_release;
@@ -122,7 +122,7 @@ fn all_systems_run_all_steps_and_leave_nothing() {
     if release.is_some() {
         candidates.push(("mysql", MYSQL));
     }
-    let (candidates, _releases) = with_older_mysql(&candidates);
+    let (candidates, _releases) = with_older_releases(&candidates);
     run_all_steps(&candidates);
 }
 

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::common::{
     Background, INNODB, MYROCKS, MYSQL, POSTGRES, SLEEP, Servers, Slice, Stored, TestDir, call,
     finish, home_of_servers, is_gone, modify_run, poll, processes_in, read_csv, read_json, resume,
-    send, server_of, slices_of_live_run, wait_until, with_older_mysql,
+    send, server_of, slices_of_live_run, wait_until, with_older_releases,
 };
 use crate::server_release;
 
@@ -288,7 +288,7 @@ fn four_systems_return_equal_answers() {
 fn mysql_runs_all_microbenchmarks_with_the_answers_of_mariadb() {
     let Some(_release) = server_release::mysql() else { return };
     let test = TestDir::new();
-    let (candidates, _releases) = with_older_mysql(&[INNODB, ("mysql", MYSQL)]);
+    let (candidates, _releases) = with_older_releases(&[INNODB, ("mysql", MYSQL)]);
     let servers = Servers {
         microbenchmarks: "\"all\"",
         rows: 11_000,

@@ -22,7 +22,7 @@ pub use inserts::{Inserts, Step, stored_steps};
 pub use process::{Background, children, is_gone, send, worker_of};
 pub use servers::{
     INNODB, MYROCKS, MYSQL, POSTGRES, SLEEP, Servers, home_of_servers, poll, processes_in,
-    server_of, with_older_mysql,
+    server_of, with_older_releases,
 };
 pub use slurm::Slurm;
 pub use stored::{

@@ -33,20 +33,24 @@ pub const POSTGRES: (&str, &str) = ("postgres", "system = \"postgresql\"");
 /// MySQL's own program: see `server_release`.
 pub const MYSQL: &str = "system = \"mysql\"\nrelease = { debian = \"sid\" }";
 
-/// Releases of MySQL that come from a registry, by name.
-const OLDER_MYSQL: [(&str, &str); 2] = [
-    ("mysql-8.0.33", "system = \"mysql\"\nrelease = \"mysql-8.0.33\""),
-    ("mysql-5.6.14", "system = \"mysql\"\nrelease = \"mysql-5.6.14\""),
+/// Releases that come from a registry, by name.
+const OLDER: [(ServerSystem, (&str, &str)); 3] = [
+    (ServerSystem::MySql, ("mysql-8.0.33", "system = \"mysql\"\nrelease = \"mysql-8.0.33\"")),
+    (ServerSystem::MySql, ("mysql-5.6.14", "system = \"mysql\"\nrelease = \"mysql-5.6.14\"")),
+    (
+        ServerSystem::MariaDb,
+        ("mariadb-10.2.11", "system = \"mariadb\"\nrelease = \"mariadb-10.2.11\""),
+    ),
 ];
 
-/// The candidates and those of older releases of MySQL that can be fetched, which are kept as long as the second value.
-pub fn with_older_mysql<'a>(
+/// The candidates and older releases that can be fetched, which are kept as long as the second value.
+pub fn with_older_releases<'a>(
     candidates: &[(&'a str, &'a str)],
 ) -> (Vec<(&'a str, &'a str)>, Vec<Release>) {
-    let older = |one: (&'static str, &'static str)| {
-        Some((one, server_release::older(ServerSystem::MySql, one.0)?))
-    };
-    let (older, releases): (Vec<_>, Vec<_>) = OLDER_MYSQL.into_iter().filter_map(older).unzip();
+    let fetched = OLDER
+        .into_iter()
+        .filter_map(|(system, one)| Some((one, server_release::older(system, one.0)?)));
+    let (older, releases): (Vec<_>, Vec<_>) = fetched.unzip();
     ([candidates, &older].concat(), releases)
 }
 

@@ -1,3 +1,4 @@
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -6,6 +7,7 @@ use dbdyno_types::server::{StorageEngine, Target};
 use dbdyno_units::Nanos;
 
 use super::super::access::ServerCertificate;
+use super::super::error::system;
 use super::super::installation::{ProgramFiles, is_executable, join_paths};
 use super::super::launcher::Launcher;
 use super::super::plan::{DiskRequest, SettingsRequest};
@@ -18,6 +20,13 @@ use super::{supported, write_config};
 
 /// MariaDB, with InnoDB or with the MyRocks plugin.
 pub(crate) struct MariaDb;
+
+/// The oldest version of private servers.
+const OLDEST: ((u32, u32, u32), &str) = ((10, 2, 0), "10.2");
+
+/// The oldest version on a host. The programs of MariaDB's archives before it have yaSSL, which knows no keys of elliptic
+/// curves and no safe renegotiation; and accounts are in another table.
+const OLDEST_ON_NETWORK: (u32, u32, u32) = (10, 4, 6);
 
 /// Size of a new data directory of MariaDB 10.11 without its redo log.
 const INITIAL: u64 = 32 << 20;
@@ -48,7 +57,7 @@ impl ServerProgram for MariaDb {
             Some(version) if !version.contains("MariaDB") => {
                 Err(format!("it is MySQL {version}, or a fork of it"))
             }
-            version => supported(printed, version, |it| version_numbers(it) < (10, 4, 0), "10.4"),
+            version => supported(printed, version, |it| version_numbers(it) < OLDEST.0, OLDEST.1),
         }
     }
 
@@ -86,15 +95,17 @@ impl ServerProgram for MariaDb {
     }
 
     fn settings(&self, request: &SettingsRequest<'_>) -> Vec<(String, String)> {
-        let mut settings = SettingsList(common::settings(request, u32::MAX.into()));
+        let version = version_numbers(&request.installation.version);
+        let most_prepared = if version < (10, 3, 6) { 1_048_576 } else { u32::MAX.into() };
+        let mut settings = SettingsList(common::settings(request, most_prepared));
         if request.engine != Some(StorageEngine::MyRocks) {
-            settings.add("innodb_log_file_size", common::redo_log_part(request.shape, 1));
+            let files = redo_log_files(version);
+            settings.add("innodb_log_file_size", common::redo_log_part(request.shape, files));
         }
-        let (charset, collation) =
-            match version_numbers(&request.installation.version) >= (11, 6, 0) {
-                true => ("utf8mb4", "utf8mb4_uca1400_ai_ci"),
-                false => ("latin1", "latin1_swedish_ci"),
-            };
+        let (charset, collation) = match version >= (11, 6, 0) {
+            true => ("utf8mb4", "utf8mb4_uca1400_ai_ci"),
+            false => ("latin1", "latin1_swedish_ci"),
+        };
         settings.add_charset(charset, collation);
         settings.add("query_cache_type", "OFF");
         settings.add("query_cache_size", 0);
@@ -115,12 +126,13 @@ impl ServerProgram for MariaDb {
         launcher: &Launcher,
     ) -> Result<(), ServerError> {
         let file = common::write_init_config(plan, server_dir, &[])?;
-        let mut command = Command::new(&plan.installation.files.init_program);
+        let program = &plan.installation.files.init_program;
+        let mut command = Command::new(program);
         command
             .arg(option("--defaults-file=", &file))
             .arg(option("--basedir=", base_dir(&plan.installation.program)))
             .arg(option("--datadir=", server_dir.data()))
-            .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
+            .args(["--auth-root-authentication-method=normal", without_guests(program)?])
             .arg("--skip-name-resolve")
             // Skips the lookup of the host name: dbdyno's builds have no `resolveip`.
             .arg("--force");
@@ -149,9 +161,29 @@ impl ServerProgram for MariaDb {
         Ok(command)
     }
 
+    fn check_network(&self, plan: &ServerPlan) -> Result<(), ServerError> {
+        common::check_network(plan, OLDEST_ON_NETWORK, "TLS library that is new enough")
+    }
+
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
         common::admit(target, network, "BY PASSWORD")
     }
+}
+
+/// The number of files of the redo log by default; one is the only value since 10.5.
+fn redo_log_files(version: (u32, u32, u32)) -> u64 {
+    if version < (10, 5, 0) { 2 } else { 1 }
+}
+
+/// The option by which the script that creates a data directory adds no accounts without a name.
+fn without_guests(script: &Path) -> Result<&'static str, ServerError> {
+    const NO_TEST_DATABASE: &str = "--skip-test-db";
+    let text = fs::read_to_string(script).map_err(system("reading", script))?;
+    Ok(if text.contains(NO_TEST_DATABASE) {
+        NO_TEST_DATABASE
+    } else {
+        "--skip-auth-anonymous-user"
+    })
 }
 
 /// Adds the options that keep a server closed on the network until its account is created. Its new data has
@@ -177,10 +209,10 @@ mod tests {
     #[test]
     fn old_versions_are_refused() {
         let version = |printed| MariaDb.version(printed);
-        let oldest = "mysqld  Ver 10.4.34-MariaDB for Linux on x86_64 (MariaDB Server)";
-        assert_eq!(version(oldest).unwrap(), "10.4.34-MariaDB");
-        let old = version("mysqld  Ver 10.2.11-MariaDB for Linux on x86_64").unwrap_err();
-        assert!(old.contains("10.2.11-MariaDB; dbdyno requires 10.4 or later"), "{old}");
+        let oldest = "mysqld  Ver 10.2.11-MariaDB for Linux on x86_64 (MariaDB Server)";
+        assert_eq!(version(oldest).unwrap(), "10.2.11-MariaDB");
+        let old = version("mysqld  Ver 10.1.23-MariaDB for Linux on x86_64").unwrap_err();
+        assert!(old.contains("10.1.23-MariaDB; dbdyno requires 10.2 or later"), "{old}");
         let other = version("mysqld  Ver 5.6.14 for linux-glibc2.5 on x86_64").unwrap_err();
         assert!(other.contains("it is MySQL 5.6.14"), "{other}");
     }

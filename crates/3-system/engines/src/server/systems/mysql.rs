@@ -34,7 +34,7 @@ impl ServerProgram for MySql {
         ProgramFacts {
             names: &["mysqld"],
             package: "mysql-community-server, from MySQL's own repository",
-            // MariaDB's stable releases since 10.4, the oldest, have it as well as `mysqld`.
+            // MariaDB's releases since 10.4 have it as well as `mysqld`; older ones tell by their version.
             not_beside: Some("mariadbd"),
             public_key: Some("public_key.pem"),
             properties,
@@ -137,16 +137,7 @@ impl ServerProgram for MySql {
     }
 
     fn check_network(&self, plan: &ServerPlan) -> Result<(), ServerError> {
-        let version = &plan.installation.version;
-        if version_numbers(version) >= OLDEST_ON_NETWORK {
-            return Ok(());
-        }
-        let (major, minor, patch) = OLDEST_ON_NETWORK;
-        let reason = format!(
-            "MySQL {version} has no login that is safe over a network; the oldest with one is \
-             {major}.{minor}.{patch}"
-        );
-        Err(ServerError::setting("host", reason))
+        common::check_network(plan, OLDEST_ON_NETWORK, "login that is safe over a network")
     }
 
     fn admit(&self, target: &Target, network: &Network) -> Result<(), dbdyno_drivers::Error> {
@@ -340,6 +331,33 @@ mod tests {
             let properties = plan_of(system, version, StorageEngine::InnoDb).properties();
             let found = properties.iter().find(|(name, _)| *name == CHECKSUMS).unwrap();
             assert_eq!(found.1, expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn old_versions_are_refused_on_hosts() {
+        use ServerSystem::{MariaDb, MySql};
+        let checked = |system, version: &str| {
+            let plan = plan_of(system, version, StorageEngine::InnoDb);
+            super::super::server_program(system).check_network(&plan)
+        };
+        for (system, version) in [(MySql, "8.0.4"), (MariaDb, "10.4.6-MariaDB")] {
+            checked(system, version).unwrap();
+        }
+        for (system, version, expected) in [
+            (
+                MySql,
+                "5.7.44",
+                "MySQL 5.7.44 has no login that is safe over a network; one comes with 8.0.4",
+            ),
+            (
+                MariaDb,
+                "10.2.11-MariaDB",
+                "MariaDB 10.2.11-MariaDB has no TLS library that is new enough",
+            ),
+        ] {
+            let error = checked(system, version).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 

@@ -18,7 +18,7 @@ use super::super::plan::{
     durability_of,
 };
 use super::super::systems::{Cache, ProgramFacts, ReleaseFolders};
-use super::super::{DataShape, Network, ServerDir, ServerError, ServerPlan};
+use super::super::{DataShape, Installation, Network, ServerDir, ServerError, ServerPlan};
 use super::write_config;
 use crate::mysql::session;
 use crate::server_engine::Purpose;
@@ -305,6 +305,24 @@ pub(crate) fn install_dirs(plan: &ServerPlan) -> Vec<(&'static str, String)> {
         }
     }
     dirs
+}
+
+/// Refuses a version before the oldest one with `feature` for servers on hosts.
+pub(crate) fn check_network(
+    plan: &ServerPlan,
+    oldest: (u32, u32, u32),
+    feature: &str,
+) -> Result<(), ServerError> {
+    let Installation { system, version, .. } = &plan.installation;
+    if version_numbers(version) >= oldest {
+        return Ok(());
+    }
+    let (major, minor, patch) = oldest;
+    let reason = format!(
+        "{} {version} has no {feature}; one comes with {major}.{minor}.{patch}",
+        system.title()
+    );
+    Err(ServerError::setting("host", reason))
 }
 
 /// Removes all accounts that can log in over a network, and creates the one for it: `login` are words between
