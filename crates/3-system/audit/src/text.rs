@@ -537,10 +537,12 @@ fn files(files: &[FileDifference], most: Most) -> Section {
         let is_like =
             |file: &FileDifference| file.added == first.added && file.removed == first.removed;
         let (like, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|file| is_like(file));
-        let flags: Vec<String> = (first.added.iter().map(|flag| format!("+ {flag}")))
-            .chain(first.removed.iter().map(|flag| format!("- {flag}")))
+        let changes: Vec<String> = [("added", &first.added), ("removed", &first.removed)]
+            .into_iter()
+            .filter(|(_, flags)| !flags.is_empty())
+            .map(|(change, flags)| format!("{change} {}", flags.join(", ")))
             .collect();
-        let text = format!("{}: {}", counted(like.len(), "file"), flags.join(", "));
+        let text = format!("{}: {}", counted(like.len(), "file"), changes.join("; "));
         section.push(list([text], 2));
         section.push(names(like.iter().map(|file| file.file.clone()), most.of(FILES)));
         rest = others;
