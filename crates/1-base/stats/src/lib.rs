@@ -28,7 +28,7 @@ pub use response_times::{
 pub use restarts::{
     interval_of_repeats, mean_with_half_width, restart_medians, restarts_with_interval,
 };
-pub use summary::Summary;
+pub use summary::{Summary, geometric_mean};
 pub use time_to_resolve::time_to_resolve;
 pub use verdict::{
     Direction, LARGEST_NOISE, Side, Verdict, differ_by_far, exceeds_chance, is_too_noisy,

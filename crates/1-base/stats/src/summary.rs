@@ -45,9 +45,25 @@ impl Summary {
     }
 }
 
+/// `None` without any.
+pub fn geometric_mean(ratios: &[Ratio]) -> Option<Ratio> {
+    let logs: f64 = ratios.iter().map(|ratio| ratio.get().ln()).sum();
+    (!ratios.is_empty()).then(|| Ratio::new((logs / ratios.len() as f64).exp()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn geometric_mean_of_inverse_ratios_is_1() {
+        let mean = |ratios: &[f64]| {
+            let ratios: Vec<Ratio> = ratios.iter().copied().map(Ratio::new).collect();
+            geometric_mean(&ratios).map(Ratio::get)
+        };
+        assert!((mean(&[0.5, 2.0]).unwrap() - 1.0).abs() < 1e-12);
+        assert_eq!((mean(&[0.0, 2.0]), mean(&[])), (Some(0.0), None));
+    }
 
     #[test]
     fn summary_matches_known_values() {

@@ -37,14 +37,14 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
 }
 
 /// The characters after which names break.
-const SEPARATORS: [char; 5] = ['_', '-', '.', ' ', '/'];
+const SEPARATORS: [char; 6] = ['_', '-', '.', ' ', '/', '+'];
 
 /// The width of the longest part of a name that [`break_name`] need not break.
 pub(crate) fn longest_part(name: &str) -> usize {
     name.split_inclusive(SEPARATORS).map(|part| width(part.trim_end())).max().unwrap_or(0)
 }
 
-/// Break a name into lines of at most `columns`, after `_`, `-`, `.`, `/` or a space if possible.
+/// Break a name into lines of at most `columns`, after `_`, `-`, `.`, `/`, `+` or a space if possible.
 pub fn break_name(name: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest: Vec<char> = name.chars().collect();
@@ -75,6 +75,7 @@ mod tests {
     #[test]
     fn names_break_after_separators() {
         assert_eq!(break_name("rel_native_lto", 7), ["rel_", "native_", "lto"]);
+        assert_eq!(break_name("release+lto+native", 8), ["release+", "lto+", "native"]);
         assert_eq!(break_name("control", 7), ["control"]);
         assert_eq!(break_name("server/sql", 7), ["server/", "sql"]);
         assert_eq!(break_name("averylongname", 5), ["avery", "longn", "ame"]);

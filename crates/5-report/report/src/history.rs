@@ -10,7 +10,7 @@ mod tests;
 
 use dbdyno_stats::{
     ChangePoint, ChangeSearch, Level, LogValue, MIN_VALUES, Quotient, false_discovery_level,
-    is_too_noisy, median, possible_difference,
+    geometric_mean, is_too_noisy, median, possible_difference,
 };
 use dbdyno_units::{Ratio, Share};
 use serde::Serialize;
@@ -326,10 +326,12 @@ fn mean(
         let log = LogValue::mean(&logs)?;
         let floors: Vec<f64> =
             all.iter().filter_map(|one| Some(one.floor?.as_fraction())).collect();
-        let has_interval = all.iter().all(|one| one.value.interval.is_some());
-        let mean = log.quotient();
-        let interval = has_interval.then_some((mean.low, mean.high));
-        let value = Value { ratio: mean.ratio, interval };
+        let ends = |end: fn((Ratio, Ratio)) -> Ratio| {
+            let ends = all.iter().map(|one| one.value.interval.map(end));
+            geometric_mean(&ends.collect::<Option<Vec<Ratio>>>()?)
+        };
+        let interval = ends(|(low, _)| low).zip(ends(|(_, high)| high));
+        let value = Value { ratio: Ratio::new(log.log.exp()), interval };
         Some(Measured { value, log, floor: median(&floors).map(Share::from_fraction) })
     };
     (members.len(), (0..reports.len()).map(of_run).collect())

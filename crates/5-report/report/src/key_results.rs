@@ -35,6 +35,8 @@ pub(crate) struct KeyResult<'a> {
     /// The microbenchmark, if it is the only one of its group by this metric; `None` for those that are told apart.
     #[serde(skip)]
     only: Option<&'a str>,
+    #[serde(skip)]
+    members: Vec<Measured<'a>>,
 }
 
 /// The key results of all candidates except the control: by candidate in the report's order, then
@@ -54,11 +56,12 @@ pub(crate) fn of(report: &Report, grouping: Grouping) -> Vec<KeyResult<'_>> {
             }
         }
     }
+    more_time::keep_coarsest(&mut results);
     results
 }
 
 /// A candidate's row of a microbenchmark.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured<'a> {
     pub(crate) microbenchmark: &'a MicrobenchmarkRows,
     pub(crate) row: &'a Row,
@@ -90,7 +93,7 @@ fn key_result<'a>(
     let is_found = throughput.as_ref().is_some_and(Finding::is_difference);
     let can_continue = report.status == RunStatus::Complete && !report.is_imported() && !is_found;
     let more_time = if can_continue { MoreTime::of(report, &finding, &members) } else { None };
-    Some(KeyResult { candidate, group, clients, finding, throughput, more_time, only })
+    Some(KeyResult { candidate, group, clients, finding, throughput, more_time, only, members })
 }
 
 impl KeyResult<'_> {

@@ -80,13 +80,17 @@ pub fn render(report: &Report, options: &TerminalOptions) -> String {
         sections.push(waits::waits(report, None));
     }
     if !by_series {
-        sections.push(summaries(report, Metric::Qps, grouping, output));
+        sections.push(summaries(report, report.leading_metric(), grouping, output));
     }
     sections.push(effects(report, output));
     sections.push(series(full, output));
     sections.push(training(report, grouping));
     if options.details && report.has(Metric::Cpu) {
-        sections.push(summaries(report, Metric::Cpu, grouping, output));
+        let other = match report.leading_metric() {
+            Metric::Qps => Metric::Cpu,
+            Metric::Cpu => Metric::Qps,
+        };
+        sections.push(summaries(report, other, grouping, output));
     }
     sections.extend([builds(full, output), config_diff(report), notes(full, output)]);
     if by_series {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use dbdyno_results::{CandidateRecord, Role, RunReader};
 use dbdyno_stats::{
-    MIN_BLOCKS, NoiseFloor, Pairing, Point, Weight, contrast, main_effect, median, paired_ratios,
-    percentile_ratios, unpaired_ratio,
+    MIN_BLOCKS, NoiseFloor, Pairing, Point, Weight, contrast, geometric_mean, main_effect, median,
+    paired_ratios, percentile_ratios, unpaired_ratio,
 };
 use dbdyno_types::{MatrixCell, MatrixLevel};
 use dbdyno_units::Ratio;
@@ -15,8 +15,8 @@ use serde::Deserialize;
 use super::absolute::{SystemKind, Times, times_of_candidate};
 use super::{Measured, floor_of, judged};
 use crate::model::{
-    Change, Effect, Estimate, Metric, Percentile, ScalingRatio, ScalingRow, Series, SeriesCell,
-    SeriesChange, SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key, distinct,
+    Change, Effect, Metric, Percentile, ScalingRatio, ScalingRow, Series, SeriesCell, SeriesChange,
+    SeriesGroup, SeriesPoint, SeriesRow, Verdict, by_key, distinct,
 };
 use crate::sections::series::sort_by_group;
 
@@ -273,27 +273,21 @@ fn groups(rows: &[SeriesRow]) -> Vec<SeriesGroup> {
     by_key(rows.iter().map(|row| ((&row.group, row.clients), row))).into_iter().map(group).collect()
 }
 
-/// The geometric mean of a column. The errors of different microbenchmarks are independent, so the
-/// squares of their intervals' widths add up. `None` if a microbenchmark has no ratio of the candidate's
-/// own work.
+/// The geometric mean of a column, and of the ends of its intervals: the errors of different microbenchmarks are not
+/// independent, as one start measures all of them. `None` if a microbenchmark has no ratio of the candidate's own work.
 fn point(rows: &[&SeriesRow], number: usize) -> Option<SeriesPoint> {
     let own = |row: &&SeriesRow| row.cells[number].filter(|cell| cell.verdict.is_of_own_work());
     let cells: Vec<SeriesCell> = rows.iter().map(own).collect::<Option<_>>()?;
-    let count = cells.len() as f64;
-    let mean = cells.iter().map(|cell| cell.ratio.get().ln()).sum::<f64>() / count;
-    let reach = |end: fn(&Estimate) -> Ratio| -> Option<f64> {
-        let mut squares = 0.0;
-        for cell in &cells {
-            let distance = end(cell.relative_qps.as_ref()?).get().ln() - cell.ratio.get().ln();
-            squares += distance * distance;
-        }
-        Some(squares.sqrt() / count)
+    let of_all = |value: fn(&SeriesCell) -> Option<Ratio>| {
+        geometric_mean(&cells.iter().map(value).collect::<Option<Vec<Ratio>>>()?)
     };
-    let ends = reach(|estimate| estimate.low).zip(reach(|estimate| estimate.high));
-    let interval = ends
-        .filter(|(low, high)| low.is_finite() && high.is_finite())
-        .map(|(low, high)| (Ratio::new((mean - low).exp()), Ratio::new((mean + high).exp())));
-    Some(SeriesPoint { ratio: Ratio::new(mean.exp()), interval })
+    let low = of_all(|cell| Some(cell.relative_qps?.low));
+    let high = of_all(|cell| Some(cell.relative_qps?.high));
+    let is_bounded = |(low, high): &(Ratio, Ratio)| low.get() > 0.0 && high.get().is_finite();
+    Some(SeriesPoint {
+        ratio: of_all(|cell| Some(cell.ratio))?,
+        interval: low.zip(high).filter(is_bounded),
+    })
 }
 
 /// The rows of a sweep: for each microbenchmark and candidate the numbers of clients in ascending
@@ -461,14 +455,16 @@ mod tests {
     }
 
     #[test]
-    fn line_of_a_group_is_the_geometric_mean_with_a_narrower_interval() {
+    fn line_of_a_group_is_the_geometric_mean_of_ratios_and_of_ends() {
         let all = groups(&[row("a", &[Some(1.0), Some(0.5)]), row("b", &[Some(1.0), Some(2.0)])]);
         assert_eq!(all.len(), 1);
         let point = all[0].points[1].unwrap();
         assert!((point.ratio.get() - 1.0).abs() < 1e-9);
         let (low, high) = point.interval.unwrap();
-        // Half of the widths' sum is 4%; of independent ones it is 4% / √2.
-        assert!((low.get() - 0.9715).abs() < 1e-3 && (high.get() - 1.028).abs() < 1e-3);
+        assert!(
+            (low.get() - 0.96).abs() < 1e-3 && (high.get() - 1.04).abs() < 1e-3,
+            "{low} {high}"
+        );
         let all = groups(&[row("a", &[Some(1.0), None]), row("b", &[Some(1.0), Some(2.0)])]);
         assert!(all[0].points[1].is_none());
     }

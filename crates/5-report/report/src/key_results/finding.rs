@@ -140,14 +140,18 @@ impl Finding {
 
     /// The finding of a candidate's rows, each beside the control's of the same microbenchmark. The one rule for which
     /// difference may be noise: that of a group by the group's control; where only some members differ, by each one's.
+    /// Members are counted as the tables show them.
     pub(crate) fn beside(members: &[Measured<'_>], metric: Metric, noise: Option<Share>) -> Self {
         let rows: Vec<&Row> = members.iter().map(|one| one.row).collect();
         let mut finding = Self::of(metric, &rows, noise);
-        if finding.outcome == Outcome::Mixed && members.len() > 1 {
+        if members.len() > 1 {
             let shown = members.iter().map(|Measured { microbenchmark, row }| {
                 (*row, microbenchmark.shown_verdict(row, metric))
             });
-            finding = Self::of_judged(metric, shown, noise);
+            let judged = Self::of_judged(metric, shown, noise);
+            if !finding.is_difference() || judged.outcome == finding.outcome {
+                finding = judged;
+            }
         }
         let controls: Vec<&Row> =
             members.iter().filter_map(|one| one.microbenchmark.control()).collect();

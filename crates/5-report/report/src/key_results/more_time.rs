@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Finding, KeyResult, Measured};
 use crate::figures::percent;
-use crate::model::Report;
+use crate::model::{Metric, Report};
 
 /// Differences below this, in percent, are no reason to measure longer.
 const SMALL: f64 = 0.5;
@@ -40,12 +40,8 @@ impl MoreTime {
         if noise.is_some_and(|noise| noise >= difference) {
             return None;
         }
-        let mut time = Nanos::ZERO;
-        for Measured { microbenchmark, row } in members {
-            let estimate = row.estimate(finding.metric)?;
-            time += time_to_resolve(&estimate, difference, microbenchmark.measuring_time)?;
-        }
-        let time = whole_units(time);
+        let of_each = members.iter().map(|one| needed(one, finding.metric, difference));
+        let time = whole_units(of_each.sum::<Option<Nanos>>()?);
         (time > Nanos::ZERO && time <= LONGEST).then_some(Self { difference, time })
     }
 
@@ -75,15 +71,34 @@ fn smaller(within: Share) -> Option<Share> {
     Some(Share::from_percent(step))
 }
 
+/// The additional time of a microbenchmark.
+fn needed(one: &Measured<'_>, metric: Metric, difference: Share) -> Option<Nanos> {
+    let Measured { microbenchmark, row } = one;
+    time_to_resolve(&row.estimate(metric)?, difference, microbenchmark.measuring_time)
+}
+
+/// Leaves the time to only those results whose difference is the largest: a longer run first measures what has the widest
+/// intervals, until they are equally wide.
+pub(super) fn keep_coarsest(results: &mut [KeyResult<'_>]) {
+    let differences = results.iter().filter_map(|result| Some(result.more_time?.difference));
+    let coarsest = differences.map(Share::as_fraction).reduce(f64::max);
+    for result in results {
+        result.more_time =
+            result.more_time.filter(|more| Some(more.difference.as_fraction()) == coarsest);
+    }
+}
+
 /// The command that measures longer by the time of all these results; `None` if there is none. All
-/// candidates are measured in the same time, so the longest of each group counts.
+/// candidates are measured in the same time, so the longest of each microbenchmark counts.
 pub(crate) fn command(directory: &Path, results: &[KeyResult<'_>]) -> Option<String> {
     let mut longest: BTreeMap<(&str, u32, &str), Nanos> = BTreeMap::new();
     for result in results {
-        if let Some(more) = result.more_time {
-            let group = (result.group, result.clients, result.finding.metric.name());
-            let time = longest.entry(group).or_insert(Nanos::ZERO);
-            *time = more.time.max(*time);
+        let Some(more) = result.more_time else { continue };
+        for one in &result.members {
+            let name = (result.group, result.clients, one.microbenchmark.name.as_str());
+            let time = longest.entry(name).or_insert(Nanos::ZERO);
+            let needed = needed(one, result.finding.metric, more.difference);
+            *time = needed.unwrap_or(Nanos::ZERO).max(*time);
         }
     }
     let total: Nanos = longest.into_values().sum();

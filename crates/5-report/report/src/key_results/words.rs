@@ -282,6 +282,14 @@ pub(super) fn in_words<const N: usize, const M: usize>(
 /// Neighbouring numbers of clients of one candidate and group.
 pub(crate) struct Steps<'r, 'a>(&'r [KeyResult<'a>]);
 
+/// Whether all microbenchmarks have the outcome of the group.
+fn are_alike(finding: &Finding) -> bool {
+    match finding.is_difference() {
+        true => [finding.better, finding.worse].contains(&finding.count),
+        false => finding.better + finding.worse == 0,
+    }
+}
+
 /// The results of one candidate and group, as few steps as they allow.
 pub(crate) fn steps<'r, 'a>(
     results: &'r [KeyResult<'a>],
@@ -293,8 +301,9 @@ pub(crate) fn steps<'r, 'a>(
     let can_be_joined = |result: &KeyResult<'_>| {
         let joined = |one: &&Finding| {
             !matches!(one.outcome, Outcome::Mixed | Outcome::NoInterval)
-                && (one.is_difference() || one.better + one.worse == 0)
+                && are_alike(one)
                 && !one.is_of_control()
+                && !one.is_as_baseline
                 && one.without_background.is_none()
                 && one.range.is_none()
                 && one.part.is_none()

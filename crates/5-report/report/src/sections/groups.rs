@@ -82,10 +82,9 @@ fn table(report: &Report, metric: Metric, members: &Members<'_>, output: Output)
             Metric::Cpu => Cell::number(baseline.cpu_us_per_query.map(|cpu| format!("{cpu:.2}"))),
         };
         let mut cells = Vec::new();
-        let unit = Some(&member.throughput_unit).filter(|unit| *unit != "statements/s");
+        let unit = own_unit(member, metric);
         if is_page {
             let name = Cell::text(&member.name).link(format!("m{index}"));
-            let unit = unit.filter(|_| metric == Metric::Qps);
             let clients = report.is_sweep().then(|| clients(member.clients));
             cells.push(clients.into_iter().fold(name, Cell::note));
             cells.push(unit.into_iter().fold(base.class("base"), Cell::note));
@@ -99,6 +98,12 @@ fn table(report: &Report, metric: Metric, members: &Members<'_>, output: Output)
         table.push(TableRow::new(cells));
     }
     table
+}
+
+/// The unit of throughput that does not count statements; `None` for other metrics.
+pub(crate) fn own_unit(microbenchmark: &MicrobenchmarkRows, metric: Metric) -> Option<&str> {
+    let unit = microbenchmark.throughput_unit.as_str();
+    (metric == Metric::Qps && unit != "statements/s").then_some(unit)
 }
 
 /// A candidate's ratio, or why there is none.

@@ -522,14 +522,16 @@ impl Explained<'_> {
             return Some(text.to_owned());
         };
         let (size, half) = (size_of(executed.median), plus_minus(executed));
+        let [fewer, less] = [executed, cpu].map(|one| one.median.get() < 1.0);
+        let also = if fewer == less { "and" } else { "but" };
         let is_precise = executed.half_width().as_fraction() < cpu.median.distance() / 2.0;
-        Some(match (executed.contains_one(), executed.median.get() < 1.0) {
+        Some(match (executed.contains_one(), fewer) {
             (true, _) if is_precise => {
                 format!("as many per query ({half}): the same work, but {time}")
             }
             (true, _) => format!("{half} per query: too uncertain for {time}"),
-            (false, true) => format!("{size} fewer per query ({half}), but {time}"),
-            (false, false) => format!("{size} more per query ({half}), and {time}"),
+            (false, true) => format!("{size} fewer per query ({half}), {also} {time}"),
+            (false, false) => format!("{size} more per query ({half}), {also} {time}"),
         })
     }
 

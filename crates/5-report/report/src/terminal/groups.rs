@@ -10,6 +10,7 @@ use crate::model::{
     Absolute, CandidateRecord, Estimate, Metric, MicrobenchmarkRows, Report, Role, Row, Verdict,
 };
 use crate::sections::LONGEST_NAME;
+use crate::sections::groups::own_unit;
 
 /// The tables of all groups, split into several if there are too many candidates.
 pub(super) fn draw(report: &Report, grouping: Grouping, room: usize, paint: Paint) -> String {
@@ -57,7 +58,10 @@ impl Table<'_> {
         for (_, microbenchmark) in members {
             // The rows of a sweep are numbers of clients, below the microbenchmark's name.
             if self.layout.sweep && before != Some(&microbenchmark.name) {
-                out.push_str(&format!("{}\n", self.paint.bold(&label(microbenchmark))));
+                out.push_str(&format!(
+                    "{}\n",
+                    self.paint.bold(&label(microbenchmark, self.layout.metric))
+                ));
                 before = Some(&microbenchmark.name);
             }
             self.row(out, microbenchmark);
@@ -83,7 +87,7 @@ impl Table<'_> {
         for line in 0..lines {
             let last = line + 1 == lines;
             let name = if last { self.layout.name_title() } else { String::new() };
-            let base = if last { base_title(metric) } else { "" };
+            let base = if last { base_title(metric, cell) } else { "" };
             let mut text = format!("{} {}", left(&name, name_columns), right(base, base_columns));
             for (name, candidate) in names.iter().zip(self.candidates) {
                 // Bottom-aligned: the last part of the name is directly above the rule.
@@ -208,7 +212,7 @@ impl Layout {
     /// nothing else fits.
     fn choose(report: &Report, metric: Metric, room: usize) -> Self {
         let sweep = report.is_sweep();
-        let names = report.microbenchmarks.iter().map(|m| width(&label(m)));
+        let names = report.microbenchmarks.iter().map(|m| width(&label(m, metric)));
         let name_columns = match sweep {
             true => CLIENTS.len() + 2,
             false => names.max().unwrap_or(0).max(MICROBENCHMARK.len()),
@@ -217,7 +221,7 @@ impl Layout {
         let layout = |cell, full| {
             let bases = report.microbenchmarks.iter().map(|m| &m.baseline);
             let bases = bases.map(|base| width(&base_figure(metric, base, full)));
-            let base_columns = bases.max().unwrap_or(0).max(base_title(metric).len());
+            let base_columns = bases.max().unwrap_or(0).max(width(base_title(metric, cell)));
             Self {
                 metric,
                 cell,
@@ -258,7 +262,7 @@ impl Layout {
     fn name(&self, microbenchmark: &MicrobenchmarkRows) -> String {
         match self.sweep {
             true => right(&microbenchmark.clients.to_string(), self.name_columns),
-            false => left(&label(microbenchmark), self.name_columns),
+            false => left(&label(microbenchmark, self.metric), self.name_columns),
         }
     }
 }
@@ -267,20 +271,21 @@ const MICROBENCHMARK: &str = "microbenchmark";
 
 const CLIENTS: &str = "clients";
 
-const fn base_title(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Qps => "QPS",
-        Metric::Cpu => "CPU µs",
+/// The shortest where every column counts: the line above the table names the metric.
+const fn base_title(metric: Metric, cell: Cell) -> &'static str {
+    match (metric, cell) {
+        (Metric::Qps, _) => "QPS",
+        (Metric::Cpu, Cell::TwoLines) => "µs",
+        (Metric::Cpu, _) => "CPU µs",
     }
 }
 
-/// A microbenchmark's name, with the unit if throughput does not count statements.
-fn label(microbenchmark: &MicrobenchmarkRows) -> String {
+/// A microbenchmark's name, with the unit of throughput that does not count statements.
+fn label(microbenchmark: &MicrobenchmarkRows, metric: Metric) -> String {
     let name = plain(&microbenchmark.name);
-    if microbenchmark.throughput_unit == "statements/s" {
-        name
-    } else {
-        format!("{name} ({})", plain(&microbenchmark.throughput_unit))
+    match own_unit(microbenchmark, metric) {
+        Some(unit) => format!("{name} ({})", plain(unit)),
+        None => name,
     }
 }
 

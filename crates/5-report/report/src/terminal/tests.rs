@@ -51,7 +51,7 @@ fn three_candidates_and_the_control_fit_80_columns() {
     writes (1 of 10)  relative CPU per query, below 1 is better; trust this one
                                                                      rel_
                                                             rel_  native_
-    microbenchmark                      CPU µs      rel   native      lto  control
+    microbenchmark                          µs      rel   native      lto  control
     ──────────────────────────────────────────────────────────────────────────────
     insert_range=100                      5.21  1.004 -  0.995 +  0.989 +  0.999 ~
                                                   ±0.3%    ±0.3%    ±0.2%    ±0.3%
@@ -429,9 +429,9 @@ fn servers_show_cost_per_operation() {
     let (_, text) = text.split_once("\n\n").unwrap();
     insta::assert_snapshot!(text, @"
     point-1 (1 of 11)  relative CPU per query, below 1 is better; trust this one
-    microbenchmark             CPU µs                myrocks                control
-    ───────────────────────────────────────────────────────────────────────────────
-    point-query.pre_range=100   32.94 1.361 - [1.356, 1.364] 0.999 ~ [0.996, 1.002]
+    microbenchmark            CPU µs                 myrocks                 control
+    ────────────────────────────────────────────────────────────────────────────────
+    point-query.pre_range=100  32.94  1.361 - [1.356, 1.364]  0.999 ~ [0.996, 1.002]
 
     point-1 (1 of 11)  relative QPS, above 1 is better
     microbenchmark               QPS                 myrocks                 control
@@ -439,9 +439,9 @@ fn servers_show_cost_per_operation() {
     point-query.pre_range=100 24,738  0.735 c [0.733, 0.738]  0.997 c [0.996, 1.001]
 
     writes (1 of 10)  relative CPU per query, below 1 is better; trust this one
-    microbenchmark             CPU µs                myrocks                control
-    ───────────────────────────────────────────────────────────────────────────────
-    insert_range=100            73.00 1.799 - [1.794, 1.803] 0.999 ~ [0.996, 1.001]
+    microbenchmark            CPU µs                 myrocks                 control
+    ────────────────────────────────────────────────────────────────────────────────
+    insert_range=100           73.00  1.799 - [1.794, 1.803]  0.999 ~ [0.996, 1.001]
 
     writes (1 of 10)  relative QPS, above 1 is better
     microbenchmark               QPS                 myrocks                 control
