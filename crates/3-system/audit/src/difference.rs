@@ -123,14 +123,14 @@ fn partners(here: &[File<'_>], there: &[File<'_>]) -> Vec<Option<usize>> {
     partners
 }
 
-/// The flags of an object. The flags implied by `-march=native`, about a hundred, are replaced by
-/// one.
+/// The flags of an object, without those that a later one overrides. The flags implied by `-march=native`, about a
+/// hundred, are replaced by one.
 fn flags(audit: &Audit, object: &ObjectRecord) -> Option<BTreeSet<String>> {
     /// More `-m` flags than users write.
     const MANY: usize = 30;
     let set = audit.flag_sets.get(object.flags?)?;
     let (parts, mut flags): (BTreeSet<String>, BTreeSet<String>) =
-        set.flags.iter().cloned().partition(|flag| is_part_of_native(flag));
+        in_force(&set.flags).cloned().partition(|flag| is_part_of_native(flag));
     match parts.len() {
         0..=MANY => flags.extend(parts),
         many => drop(flags.insert(format!("-m… ({many} flags that native stands for)"))),
@@ -145,7 +145,29 @@ fn definitions(audit: &Audit, object: &ObjectRecord) -> Option<BTreeSet<String>>
     let is_definition = |flag: &&String| {
         ["-D", "-U"].iter().any(|start| flag.starts_with(start)) && !flag.contains('/')
     };
-    Some(set.flags.iter().filter(is_definition).cloned().collect())
+    Some(in_force(&set.flags).filter(is_definition).cloned().collect())
+}
+
+/// The flags without those that a later one of the same subject overrides.
+fn in_force(flags: &[String]) -> impl Iterator<Item = &String> {
+    let mut seen = BTreeSet::new();
+    flags.iter().rev().filter(move |flag| seen.insert(subject(flag)))
+}
+
+/// What a flag decides, of which the last flag counts: the level of optimization, a feature that can be on or off, a macro.
+fn subject(flag: &str) -> (&'static str, &str) {
+    let macro_name = |text: &'_ str| text.find('=').map_or(text.len(), |equals| equals);
+    for (prefix, kind) in [("-O", "-O"), ("-fno-", "-f"), ("-f", "-f"), ("-D", "-D"), ("-U", "-D")]
+    {
+        if let Some(rest) = flag.strip_prefix(prefix) {
+            return match kind {
+                "-O" => (kind, ""),
+                "-D" => (kind, &rest[..macro_name(rest)]),
+                _ => (kind, rest),
+            };
+        }
+    }
+    ("", flag)
 }
 
 /// Whether compilers record this flag for `-march=native`: parts of the instruction set and cache
