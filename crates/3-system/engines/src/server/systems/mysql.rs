@@ -216,7 +216,8 @@ fn engine_settings(plan: &ServerPlan) -> Vec<(&'static str, String)> {
         return vec![("default_storage_engine", "InnoDB".to_owned())];
     }
     let load = if has_plugin(&plan.installation.files) {
-        ("plugin_load_add", format!("rocksdb={MYROCKS_PLUGIN}"))
+        // All plugins of the library: figures are read from those with its statistics.
+        ("plugin_load_add", MYROCKS_PLUGIN.to_owned())
     } else {
         ("rocksdb", "ON".to_owned())
     };

@@ -96,21 +96,31 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
     is_ready,
 };
 
-/// Settings that affect the format of data on disk.
+/// Settings that affect the format of data on disk, the shape of indexes when they are created, or statistics, which are
+/// made when the data is loaded.
 const FORMAT_SETTINGS: &[&str] = &[
     "character_set_server",
     "collation_server",
+    "histogram_size",
+    "histogram_type",
     "innodb_checksum_algorithm",
+    "innodb_compression_algorithm",
     "innodb_compression_default",
+    "innodb_compression_level",
     "innodb_data_file_path",
     "innodb_default_row_format",
     "innodb_encrypt_tables",
     "innodb_file_per_table",
+    "innodb_fill_factor",
     "innodb_page_size",
+    "innodb_stats_method",
+    "innodb_stats_persistent",
+    "innodb_stats_persistent_sample_pages",
     "innodb_undo_tablespaces",
     "lower_case_table_names",
     "rocksdb_default_cf_options",
     "rocksdb_override_cf_options",
+    "use_stat_tables",
 ];
 
 /// Settings of optional components: written with the prefix `loose_`, so that a server compiled
