@@ -39,9 +39,9 @@ const WAKE_PURGE: &str = "innodb_max_purge_lag_wait";
 enum Purging {
     /// With [`WAKE_PURGE`]: MariaDB since 10.5.
     Woken,
-    /// With [`SHORTEN_HISTORY`]: MySQL since 5.7, older MariaDB.
+    /// With [`SHORTEN_HISTORY`]: MySQL since 5.7.
     Shortened,
-    /// Without both, as MySQL 5.6, whose history also has purged transactions: an idle server keeps them.
+    /// MySQL 5.6 and MariaDB before 10.5, whose history also has purged transactions: an idle server keeps them.
     Unlisted,
 }
 
@@ -51,7 +51,8 @@ impl Purging {
             return Ok(Self::Woken);
         }
         let (name, _) = SHORTEN_HISTORY;
-        Ok(if knows(connection, name)? { Self::Shortened } else { Self::Unlisted })
+        let is_shortened = !connection.is_mariadb() && knows(connection, name)?;
+        Ok(if is_shortened { Self::Shortened } else { Self::Unlisted })
     }
 }
 
@@ -116,7 +117,7 @@ fn wait(connection: &mut MySqlConnection, purging: Purging) -> Result<(), Error>
     })
 }
 
-/// The transactions that are not purged, by the status of MySQL 5.6.
+/// The transactions that are not purged, by InnoDB's status.
 fn unpurged(connection: &mut MySqlConnection) -> Result<u64, Error> {
     let sql = "SHOW ENGINE INNODB STATUS";
     // Columns: type, name, status.
