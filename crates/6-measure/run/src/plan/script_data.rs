@@ -53,11 +53,12 @@ pub(crate) fn assign(
                 data_key(source, &setups, &|| cancel.load(Ordering::Relaxed))
             }
         };
+        // The key of what was not recorded to its end is another one.
+        if cancel.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
         known.push((source, options, key));
         numbers.push(number(&mut all, Data { schema: schema.clone(), key, by: &source.name })?);
-    }
-    if cancel.load(Ordering::Relaxed) {
-        return Err(RunError::Interrupted);
     }
     // The first script of each number that sends statements.
     let makes = |at: &usize| known[*at].2 != DataKey::Nothing;

@@ -202,6 +202,16 @@ impl ComparisonOptions {
         given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
     }
 
+    /// The first option that is given for the profile.
+    pub fn of_profile(&self) -> Option<&'static str> {
+        let given = [
+            (self.profile, "--profile"),
+            (self.instructions, "--instructions"),
+            (self.waits, "--waits"),
+        ];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
+
     /// The first option that is given, except those of a script.
     pub fn given(&self) -> Option<&'static str> {
         let given = [

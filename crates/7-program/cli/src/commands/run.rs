@@ -50,7 +50,7 @@ pub fn run(args: &Run) -> Result<ExitCode, CliError> {
         return Err(CliError::usage("name one experiment file"));
     };
     let (mut experiment, text) = read_experiment(file)?;
-    if args.comparison.profile || args.comparison.instructions || args.comparison.waits {
+    if args.comparison.of_profile().is_some() {
         if experiment.insert_benchmark.is_some() {
             return Err(CliError::usage("an insert benchmark has no profile: remove --profile"));
         }
@@ -77,6 +77,8 @@ fn refuse_without_effect(args: &Run) -> Result<(), CliError> {
         "--more extends a complete run: dbdyno run --resume DIR --more TIME".to_owned()
     } else if args.resume.is_none() && args.trust {
         "--trust is for runs that are resumed: dbdyno run --resume DIR --trust".to_owned()
+    } else if let (Some(_), Some(option)) = (&args.resume, args.comparison.of_profile()) {
+        format!("{option} is for a new run: this one measures what its experiment says")
     } else if let Some(option) = of_script.filter(|_| args.comparison.script.is_none()) {
         format!("{option} needs --script; an experiment file has keys for it")
     } else {

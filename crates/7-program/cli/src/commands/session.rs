@@ -246,6 +246,11 @@ impl Execution<'_> {
             ..options(cancel, &progress)?
         });
         self.display.finish();
+        if matches!(outcome, Err(RunError::Interrupted)) {
+            // Before there is a run that could be resumed.
+            output::note("stopped");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
         let outcome = outcome.map_err(|error| self.failed(error))?;
         let report = self.show()?;
         if self.options.keep_data && matches!(outcome, Outcome::Complete { .. }) {

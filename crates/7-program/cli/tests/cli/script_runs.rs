@@ -292,6 +292,8 @@ fn words_of_run_belong_to_a_file_or_to_a_script() {
         let arguments = words.iter().copied().chain(["--out", &out]);
         call(arguments).assert_code(2).assert_prints(expected);
     }
+    let resumed = call(["run", "--resume", &out, "--more", "10s", "--waits"]);
+    resumed.assert_code(2).assert_prints("--waits is for a new run");
     assert!(!test.out().exists());
 }
 
