@@ -5,9 +5,10 @@ use std::fmt::Display;
 use std::path::Path;
 
 use dbdyno_builds::{Bolt, Compiler, Release, SourceOrigin, check_compiler};
-use dbdyno_engines::server::check_settings;
+use dbdyno_engines::server::{Server, check_settings};
 use dbdyno_results::{Role, Warning};
 use dbdyno_spec::experiment::{Build, Candidate, ExistingServer, Experiment, System};
+use dbdyno_types::build::{BoltProfileMethod, Pgo};
 use dbdyno_types::server::Target;
 use dbdyno_types::{ClientWait, RunId, RunIdentity};
 use dbdyno_units::Bytes;
@@ -26,6 +27,7 @@ use crate::measure::profile::warning_of_permission;
 use crate::options::WorkerProgram;
 use crate::session::in_force;
 use crate::session::start::{same_servers, unused_releases};
+use crate::training::sampling;
 
 /// What a run needs of this machine and of existing servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,8 +155,17 @@ impl Readiness {
             let checked = check_compiler(compiler, &variant, &build.flags);
             self.or_problem_of(&candidate.name, checked);
         }
-        if variant.bolt && build.bolt {
+        let is_optimized = variant.bolt && build.bolt;
+        if is_optimized {
             self.or_problem_of(&candidate.name, Bolt::find());
+        }
+        let sampled = is_optimized
+            && build
+                .training
+                .as_ref()
+                .is_some_and(|one| one.bolt_profile == BoltProfileMethod::Samples);
+        if sampled || variant.pgo == Pgo::Sample {
+            self.or_problem_of(&candidate.name, sampling::check_permitted());
         }
     }
 
@@ -169,12 +180,20 @@ impl Readiness {
         let release = match (building::cached(candidate), building::unpacked(candidate)) {
             (Ok(None), Some((_, origin))) => {
                 let text = format!("{origin}, fetched when the run starts");
+                if let System::Private(server) = &candidate.system {
+                    let checked = check_settings(server.system, &server.configuration);
+                    self.or_problem_of(&candidate.name, checked);
+                }
                 return self.add(&candidate.name, text);
             }
             (Ok(Some(release)), _) if candidate.system.host().is_some() => {
                 let host = candidate.system.host().unwrap_or_default();
                 let origin = release.origin();
                 let text = format!("{origin}, copied to host {host} when the run starts");
+                let plan = server_plan::plan_of(experiment, candidate, Some(release.program()));
+                if let Some(plan) = self.or_problem(plan) {
+                    self.or_problem_of(&candidate.name, Server::check_network(&plan));
+                }
                 return self.add(&candidate.name, text);
             }
             (Ok(release), _) => release,
