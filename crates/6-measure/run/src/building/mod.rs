@@ -6,9 +6,10 @@ pub(crate) use resolve::resolve_all;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File};
 use std::ops::ControlFlow;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,12 +27,14 @@ use dbdyno_spec::experiment;
 use dbdyno_spec::experiment::{Candidate, Experiment, Training};
 use dbdyno_types::build::{BoltProfileMethod, Pgo};
 use dbdyno_types::server::StorageEngine;
+use rustix::process::geteuid;
 
 use crate::candidates::auditing::{audit_of, refusal};
 use crate::error::RunError;
 use crate::instance::cpus::divide_cpus;
 use crate::options::Options;
 use crate::session::progress::{Progress, RunEvent};
+use crate::session::stored_run::subdirectories;
 use crate::training::{PgoTrainer, TrainingTarget, sampling};
 
 #[derive(Clone, Debug)]
@@ -462,7 +465,8 @@ pub fn make_candidates(
     let fetched = candidates.iter().zip(releases).filter_map(|(candidate, release)| {
         Some(CandidateRelease { candidate: candidate.name.clone(), release: release? })
     });
-    let scratch = std::env::temp_dir().join(format!("dbdyno-make-{}", process::id()));
+    remove_scratch_of_killed(&std::env::temp_dir());
+    let scratch = std::env::temp_dir().join(format!("{SCRATCH}{}", process::id()));
     Ok((fetched.collect(), build_candidates_in(&scratch, experiment, options)?))
 }
 
@@ -476,7 +480,7 @@ pub(crate) fn build_candidates_in(
     let scratch = ScratchDirectory::create(scratch)?;
     let trainer = PgoTrainer {
         experiment,
-        directory: scratch.0.clone(),
+        directory: scratch.directory.clone(),
         worker: &options.worker,
         cpus: divide_cpus(experiment)?,
         progress: options.progress,
@@ -489,8 +493,40 @@ pub(crate) fn build_candidates_in(
     Ok(built.collect())
 }
 
+/// The directories of [`make_candidates`]; the number of the process follows.
+const SCRATCH: &str = "dbdyno-make-";
+
+/// Removes what killed processes of this user left in this directory.
+fn remove_scratch_of_killed(temporary: &Path) {
+    for path in subdirectories(temporary) {
+        let name =
+            path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix(SCRATCH));
+        let Some(pid) = name.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
+        let is_own = fs::symlink_metadata(&path)
+            .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
+        if is_own
+            && !Path::new(&format!("/proc/{pid}")).exists()
+            && let Ok(lock) = lock(&path)
+        {
+            drop(ScratchDirectory { directory: RunDirectory::at(&path), _lock: lock });
+        }
+    }
+}
+
 /// A temporary directory for the databases of training; removed on drop.
-struct ScratchDirectory(RunDirectory);
+struct ScratchDirectory {
+    directory: RunDirectory,
+    /// Held as long as the directory is used: its process may be in another container, whose processes are not seen.
+    _lock: File,
+}
+
+fn lock(path: &Path) -> Result<File, RunError> {
+    let directory = File::open(path).map_err(RunError::io(path))?;
+    directory
+        .try_lock()
+        .map_err(|error| RunError::Other(format!("locking {}: {error}", path.display())))?;
+    Ok(directory)
+}
 
 impl ScratchDirectory {
     fn create(path: &Path) -> Result<Self, RunError> {
@@ -498,8 +534,8 @@ impl ScratchDirectory {
         let _ = fs::remove_dir_all(path);
         let created = DirBuilder::new().mode(0o700).create(path);
         created.map_err(RunError::io(path))?;
-        let scratch = Self(RunDirectory::at(path));
-        let logs = scratch.0.logs();
+        let scratch = Self { directory: RunDirectory::at(path), _lock: lock(path)? };
+        let logs = scratch.directory.logs();
         fs::create_dir(&logs).map_err(RunError::io(&logs))?;
         Ok(scratch)
     }
@@ -509,11 +545,11 @@ impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         // Servers' data may be on another disk. What cannot be removed now is removed by the next
         // run with servers.
-        if self.0.data().exists()
-            && let Ok(server_dirs) = ServerDirs::open(&self.0.data())
+        if self.directory.data().exists()
+            && let Ok(server_dirs) = ServerDirs::open(&self.directory.data())
         {
             let _ = server_dirs.remove();
         }
-        let _ = fs::remove_dir_all(self.0.path());
+        let _ = fs::remove_dir_all(self.directory.path());
     }
 }

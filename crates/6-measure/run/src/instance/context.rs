@@ -1,7 +1,7 @@
 //! State shared by all instances of a run.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ pub(crate) struct RunContext<'a> {
     pub local: Option<Arc<LocalHost>>,
     /// Additional environment variables of workers, for instrumented libraries.
     pub environment: Vec<(String, String)>,
-    /// The candidates whose schemas on existing servers this session created or reused.
-    pub used_schemas: RefCell<BTreeSet<String>>,
+    /// The candidates whose schemas on existing servers this session created or reused: `true`; `false` while it tries to.
+    pub used_schemas: RefCell<BTreeMap<String, bool>>,
 }
 
 impl<'a> RunContext<'a> {
@@ -54,7 +54,7 @@ impl<'a> RunContext<'a> {
             client_wait: ClientWait::Sleep,
             local: None,
             environment: Vec::new(),
-            used_schemas: RefCell::new(BTreeSet::new()),
+            used_schemas: RefCell::new(BTreeMap::new()),
         }
     }
 

@@ -52,6 +52,12 @@ impl Instance {
         if let Some(host) = host {
             host.kill_on_loss(worker.pid());
         }
+        let uses_schemas = |is_open: bool| {
+            if create && matches!(self.location, DataLocation::Schema) {
+                context.used_schemas.borrow_mut().insert(self.candidate.name.clone(), is_open);
+            }
+        };
+        uses_schemas(false);
         let mut opened = worker.open(Open {
             system: self.system_under_test(context),
             create,
@@ -84,9 +90,7 @@ impl Instance {
             opened.counting = monitor.counting().cloned();
         }
         self.opened = Some(opened);
-        if create && matches!(self.location, DataLocation::Schema) {
-            context.used_schemas.borrow_mut().insert(self.candidate.name.clone());
-        }
+        uses_schemas(true);
         self.worker = Some(worker);
         Ok(())
     }

@@ -192,7 +192,8 @@ impl Session<'_> {
     /// written to.
     pub(super) fn begin_extension(&mut self) -> Result<(), RunError> {
         let Some(Extension { record, summary }) = self.extension.take() else { return Ok(()) };
-        remove_data(&mut self.recorder.results, self.experiment, &self.options.worker, true)?;
+        let results = &mut self.recorder.results;
+        remove_data(results, self.experiment, &self.options.worker, true)?.complete()?;
         self.recorder.results.extend(&record, &summary)?;
         self.state.begin(&record);
         self.needs_new_data = true;

@@ -286,7 +286,8 @@ pub(crate) fn remove_empty_run(
         Err(RunError::NotRegistered { .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
-    remove_data(&mut results, &experiment, worker, may_have_schemas).map_err(|source| {
+    let removed = remove_data(&mut results, &experiment, worker, may_have_schemas);
+    removed.and_then(Cleaned::complete).map_err(|source| {
         let path = directory.display();
         RunError::Refused(format!(
             "{path} holds a run that measured nothing, but it cannot be replaced by a new run: {source}. \
@@ -307,6 +308,15 @@ pub struct Cleaned {
     pub schemas: Vec<String>,
     /// Why schemas were left alone that are not this run's.
     pub left_alone: Vec<String>,
+    /// Why schemas could not be removed.
+    pub failed: Vec<String>,
+}
+
+impl Cleaned {
+    /// Whether nothing failed.
+    pub(crate) fn complete(self) -> Result<(), RunError> {
+        if self.failed.is_empty() { Ok(()) } else { Err(RunError::Other(self.failed.join("\n"))) }
+    }
 }
 
 /// Removes all data of a run, also from existing servers. The results stay, and the run can still
@@ -327,7 +337,8 @@ pub fn clean_run(
     Ok(cleaned)
 }
 
-/// Removes the data of a run; from existing servers only `with_schemas`.
+/// Removes the data of a run; from existing servers only `with_schemas`. A server that does not answer does not keep the
+/// rest.
 pub(crate) fn remove_data(
     results: &mut RunWriter,
     experiment: &Experiment,
@@ -347,11 +358,11 @@ pub(crate) fn remove_data(
                 Ok(SchemaRemoval::Absent) => {}
                 Err(error) => {
                     let text = format!("removing the tables of {candidate}: {error}");
-                    return Err(RunError::Other(text));
+                    cleaned.failed.push(text);
                 }
             }
         }
-        results.set_may_have_schemas(false)?;
+        results.set_may_have_schemas(!cleaned.failed.is_empty())?;
     }
     cleaned.data = StoredData::of(results.directory().path());
     if results.directory().data().exists() {
@@ -402,12 +413,17 @@ pub(crate) fn remove_used_schemas(context: &RunContext<'_>, had_schemas: bool) -
     let mut is_none_left = true;
     for one in on_existing_servers(context.experiment) {
         let name = one.name.clone();
-        if !context.used_schemas.borrow().contains(&name) {
-            is_none_left &= !had_schemas;
-        } else if let Err(error) = on_its_server(context, one, WorkerHandle::remove) {
+        let is_open = context.used_schemas.borrow().get(&name).copied();
+        let removed = is_open.map(|_| on_its_server(context, one, WorkerHandle::remove));
+        if let Some(Err(error)) = &removed {
             tracing::info!(candidate = name, %error, "cannot remove its tables");
-            is_none_left = false;
         }
+        // A server that this session could never use has only what earlier ones created.
+        is_none_left &= match removed {
+            Some(Ok(_)) => true,
+            Some(Err(_)) if is_open == Some(true) => false,
+            _ => !had_schemas,
+        };
     }
     is_none_left
 }
@@ -416,7 +432,7 @@ pub(crate) fn remove_used_schemas(context: &RunContext<'_>, had_schemas: bool) -
 pub(crate) fn end_statements(context: &RunContext<'_>) {
     for one in on_existing_servers(context.experiment) {
         let name = one.name.clone();
-        if context.used_schemas.borrow().contains(&name)
+        if context.used_schemas.borrow().contains_key(&name)
             && let Err(error) = on_its_server(context, one, WorkerHandle::end_statements)
         {
             tracing::info!(candidate = name, %error, "cannot end statements");
@@ -474,7 +490,7 @@ impl StoredData {
     }
 }
 
-fn subdirectories(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn subdirectories(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let directories = entries.filter(|one| one.file_type().is_ok_and(|kind| kind.is_dir()));
     directories.map(|one| one.path()).collect()

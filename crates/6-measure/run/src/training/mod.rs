@@ -170,6 +170,8 @@ impl PgoTrainer<'_> {
         let mut experiment = self.experiment.clone();
         experiment.workload.microbenchmarks.clone_from(&training.microbenchmarks);
         experiment.workload.rows = experiment.workload.rows.min(MAX_ROWS);
+        // Its tables are others than those of microbenchmarks.
+        experiment.insert_benchmark = None;
         script_data::assign(&mut experiment, &self.worker.cancel, self.progress)?;
         Ok(experiment)
     }

@@ -19,6 +19,9 @@ pub fn clean(args: &Clean) -> Result<ExitCode, CliError> {
     for reason in cleaned.left_alone {
         output::note(&format!("left alone: {reason}"));
     }
+    if !cleaned.failed.is_empty() {
+        return Err(CliError::other(cleaned.failed.join("\n")));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,8 +11,8 @@ use dbdyno_types::server::{ServerSystem, StatementMode};
 
 use super::existing::{PASSWORD, Theirs, mysql, postgresql};
 use crate::common::{
-    Background, Finished, Stored, TestDir, children, dbdyno, finish, is_gone, slices_of_live_run,
-    wait_until,
+    Background, Finished, INNODB, Stored, TestDir, children, dbdyno, finish, is_gone,
+    slices_of_live_run, wait_until,
 };
 
 const READ: &str = "point-query.pre_range=100";
@@ -258,6 +258,24 @@ fn failed_run_leaves_no_schema_on_mariadb() {
 #[test]
 fn failed_run_leaves_no_schema_on_postgresql() {
     failed_run_leaves_no_schema(ServerSystem::PostgreSql);
+}
+
+#[test]
+fn clean_removes_the_rest_if_a_server_is_gone() {
+    let lab = Lab::new(ServerSystem::MariaDb);
+    let test = TestDir::new();
+    let out = test.out();
+    let candidates = [("one", lab.candidate.as_str()), INNODB];
+    kill(stopped_run(&test, &experiment(&candidates), &out));
+    lab.theirs.end();
+    clean(&out)
+        .assert_code(1)
+        .assert_prints("removed ")
+        .assert_prints("removing the tables of one: ");
+    // It is not forgotten.
+    let again = clean(&out);
+    again.assert_code(1).assert_prints("removing the tables of one: ");
+    again.assert_prints("there was no data to remove");
 }
 
 /// The experiment names the server's process, and the server is restarted.
