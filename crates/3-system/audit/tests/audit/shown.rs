@@ -190,6 +190,20 @@ fn macros_of_the_compile_databases_are_differences_except_paths() {
 }
 
 #[test]
+fn last_of_contradicting_flags_counts() {
+    let lab = |flags: &str| {
+        let lab = Lab::new();
+        lab.object("gcc", &format!("-g {flags}"), "a.o");
+        lab.audit(&[])
+    };
+    let twice = difference(&lab("-O2 -O3 -fno-plt -fplt"), &lab("-O3 -fplt"));
+    assert_eq!((twice.compared, twice.same), (1, 1), "{twice:?}");
+    let order = difference(&lab("-O2 -O3"), &lab("-O3 -O2"));
+    let file = &order.files[0];
+    assert_eq!([&file.added[..], &file.removed[..]], [["-O3"], ["-O2"]]);
+}
+
+#[test]
 fn sources_in_different_directories_are_matched_by_relative_path() {
     let (here, baseline) = (Lab::new(), Lab::new());
     for (lab, level) in [(&here, "-O3"), (&baseline, "-O2")] {

@@ -523,6 +523,9 @@ mod tests {
         let innodb = kind(StorageEngine::InnoDb, &[]);
         assert_eq!(innodb, kind(StorageEngine::InnoDb, &[("innodb_buffer_pool_size", "1G")]));
         assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("innodb_page_size", "8K")]));
+        // Pages and statistics are made when the data is loaded.
+        assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("innodb-fill-factor", "50")]));
+        assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("histogram_size", "0")]));
         assert_ne!(innodb, kind(StorageEngine::MyRocks, &[]));
     }
 

@@ -349,6 +349,13 @@ fn neighbouring_numbers_of_clients_with_the_same_finding_are_one_step() {
         words(&results[..4]),
         [(more("1 to 64 clients"), more("10% to 25% less QPS (5% to 30%)"))]
     );
+    // A tally is not hidden, nor that a candidate is as the baseline.
+    let mut tallied = of(&report, Grouping::Five);
+    (tallied[1].finding.count, tallied[1].finding.better) = (9, 1);
+    assert_eq!(words(&tallied[..2]).len(), 2);
+    let mut as_baseline = of(&report, Grouping::Five);
+    as_baseline[1].finding.is_as_baseline = true;
+    assert_eq!(words(&as_baseline[..2]).len(), 2);
     let equal = Finding {
         outcome: Outcome::NoDifference,
         within: Some(Share::from_percent(1.0)),

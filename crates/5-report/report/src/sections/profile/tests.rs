@@ -184,6 +184,8 @@ fn executed_instructions_tell_more_work_from_slower_work() {
         explain(&report, None, false).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert!(notes(1.6, 0.01).contains("60% more per query (±1.0%), and "));
+    let fewer = notes(0.9, 0.01);
+    assert!(fewer.contains("10% fewer per query (±") && fewer.contains("%), but "), "{fewer}");
     assert!(notes(1.0, 0.01).contains("as many per query (±1.0%): the same work, but "));
     assert!(notes(1.0, 0.9).contains("too uncertain"));
 }
