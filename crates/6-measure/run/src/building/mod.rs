@@ -25,7 +25,7 @@ use dbdyno_engines::server::ServerDirs;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment;
 use dbdyno_spec::experiment::{Candidate, Experiment, Training};
-use dbdyno_types::build::{BoltProfileMethod, Pgo};
+use dbdyno_types::build::{BoltProfileMethod, Pgo, Variant};
 use dbdyno_types::server::StorageEngine;
 use rustix::process::geteuid;
 
@@ -98,9 +98,15 @@ impl<'a> PlannedBuild<'a> {
     }
 
     fn is_sampled(&self) -> bool {
-        let bolt = self.bolt_training().map(|training| training.bolt_profile);
-        self.request.variant.pgo == Pgo::Sample || bolt == Some(BoltProfileMethod::Samples)
+        is_sampled(self.build, &self.request.variant)
     }
+}
+
+/// Whether a profile is made of samples.
+pub(crate) fn is_sampled(build: &experiment::Build, variant: &Variant) -> bool {
+    let for_bolt = build.training.as_ref().filter(|_| variant.bolt && build.bolt);
+    let bolt = for_bolt.map(|training| training.bolt_profile);
+    variant.pgo == Pgo::Sample || bolt == Some(BoltProfileMethod::Samples)
 }
 
 /// Builds the planned builds: trains, compiles, audits, optimizes with BOLT.
@@ -502,8 +508,8 @@ fn remove_scratch_of_killed(temporary: &Path) {
         let name =
             path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix(SCRATCH));
         let Some(pid) = name.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
-        let is_own = fs::symlink_metadata(&path)
-            .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
+        let is_own =
+            fs::symlink_metadata(&path).is_ok_and(|found| found.uid() == geteuid().as_raw());
         if is_own
             && !Path::new(&format!("/proc/{pid}")).exists()
             && let Ok(lock) = lock(&path)
@@ -551,5 +557,27 @@ impl Drop for ScratchDirectory {
             let _ = server_dirs.remove();
         }
         let _ = fs::remove_dir_all(self.directory.path());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_killed_processes_left_is_removed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let of = |pid: u32| {
+            let path = temporary.path().join(format!("{SCRATCH}{pid}"));
+            fs::create_dir_all(path.join("logs")).unwrap();
+            path
+        };
+        // Linux numbers processes up to 2^22.
+        let (killed, locked, own) = (of(1 << 23), of((1 << 23) + 1), of(process::id()));
+        let others = temporary.path().join("dbdyno-make-x");
+        fs::create_dir(&others).unwrap();
+        let _lock = lock(&locked).unwrap();
+        remove_scratch_of_killed(temporary.path());
+        assert!(!killed.exists() && locked.exists() && own.exists() && others.exists());
     }
 }

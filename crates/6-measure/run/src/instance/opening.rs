@@ -54,7 +54,8 @@ impl Instance {
         }
         let uses_schemas = |is_open: bool| {
             if create && matches!(self.location, DataLocation::Schema) {
-                context.used_schemas.borrow_mut().insert(self.candidate.name.clone(), is_open);
+                let mut used = context.used_schemas.borrow_mut();
+                *used.entry(self.candidate.name.clone()).or_default() |= is_open;
             }
         };
         uses_schemas(false);

@@ -8,7 +8,6 @@ use dbdyno_builds::{Bolt, Compiler, Release, SourceOrigin, check_compiler};
 use dbdyno_engines::server::{Server, check_settings};
 use dbdyno_results::{Role, Warning};
 use dbdyno_spec::experiment::{Build, Candidate, ExistingServer, Experiment, System};
-use dbdyno_types::build::{BoltProfileMethod, Pgo};
 use dbdyno_types::server::Target;
 use dbdyno_types::{ClientWait, RunId, RunIdentity};
 use dbdyno_units::Bytes;
@@ -155,16 +154,10 @@ impl Readiness {
             let checked = check_compiler(compiler, &variant, &build.flags);
             self.or_problem_of(&candidate.name, checked);
         }
-        let is_optimized = variant.bolt && build.bolt;
-        if is_optimized {
+        if variant.bolt && build.bolt {
             self.or_problem_of(&candidate.name, Bolt::find());
         }
-        let sampled = is_optimized
-            && build
-                .training
-                .as_ref()
-                .is_some_and(|one| one.bolt_profile == BoltProfileMethod::Samples);
-        if sampled || variant.pgo == Pgo::Sample {
+        if building::is_sampled(build, &variant) {
             self.or_problem_of(&candidate.name, sampling::check_permitted());
         }
     }

@@ -313,8 +313,8 @@ pub struct Cleaned {
 }
 
 impl Cleaned {
-    /// Whether nothing failed.
-    pub(crate) fn complete(self) -> Result<(), RunError> {
+    /// The error if something could not be removed.
+    pub fn complete(self) -> Result<(), RunError> {
         if self.failed.is_empty() { Ok(()) } else { Err(RunError::Other(self.failed.join("\n"))) }
     }
 }

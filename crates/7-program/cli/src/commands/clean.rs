@@ -16,21 +16,19 @@ use crate::output;
 pub fn clean(args: &Clean) -> Result<ExitCode, CliError> {
     let cleaned = dbdyno_run::clean_run(&args.directory, &worker_program()?, args.trust)?;
     output::print(&removed(&cleaned));
-    for reason in cleaned.left_alone {
+    for reason in &cleaned.left_alone {
         output::note(&format!("left alone: {reason}"));
     }
-    if !cleaned.failed.is_empty() {
-        return Err(CliError::other(cleaned.failed.join("\n")));
-    }
+    cleaned.complete()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// What was removed, in lines.
-fn removed(Cleaned { data, logs, schemas, .. }: &Cleaned) -> String {
+fn removed(Cleaned { data, logs, schemas, failed, .. }: &Cleaned) -> String {
     let mut lines: Vec<String> =
         places(data).iter().map(|place| format!("removed {place}\n")).collect();
     lines.extend(schemas.iter().map(|schema| format!("dropped the schema {schema}\n")));
-    if lines.is_empty() {
+    if lines.is_empty() && failed.is_empty() {
         let logs = logs.iter().map(|log| format!("removed the log {}\n", log.display()));
         lines.extend(logs);
         let rest =

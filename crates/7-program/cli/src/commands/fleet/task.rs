@@ -109,8 +109,8 @@ fn measure(session: &TaskSession, stop: &Arc<AtomicBool>) -> Result<Outcome, Cli
 }
 
 fn remove_data(session: &TaskSession) {
-    let removed =
-        worker_program().and_then(|worker| Ok(dbdyno_run::clean_run(&session.run, &worker, true)?));
+    let removed = worker_program()
+        .and_then(|worker| Ok(dbdyno_run::clean_run(&session.run, &worker, true)?.complete()?));
     if let Err(error) = removed {
         output::note(&format!("removing the databases: {error}"));
     }
