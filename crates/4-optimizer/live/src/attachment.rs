@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::journal::{Area, Generation, GenerationState, Journal, JournalRecord, PatchedMapping};
 use crate::memory::{Maps, PagedReader};
-use crate::patch::{BytePatch, PAGE, Patch};
+use crate::patch::{BytePatch, JUMP_SIZE, PAGE, Patch};
 use crate::probe::Status;
 use crate::process::{ProbeOptions, Process, identify, retry_while_busy};
 use crate::process_lock::ProcessLock;
@@ -536,7 +536,15 @@ impl Attachment {
         match modified {
             Some(error) if number.is_some() => return Err(error),
             _ if plan.edits.is_empty() => {}
-            _ => switched = replace(&self.process, &plan.edits, moves, self.max_pause)?,
+            _ => {
+                // Another program's bytes stay, and may be a jump.
+                let is_inside = |to: &u64| {
+                    let mut kept = plan.modified.iter();
+                    kept.any(|address| (address + 1..address + JUMP_SIZE as u64).contains(to))
+                };
+                let moves = |from: u64| moves(from).filter(|to| !is_inside(to));
+                switched = replace(&self.process, &plan.edits, &moves, self.max_pause)?;
+            }
         }
         // Restoring the other entries is better than nothing.
         modified.map_or(Ok(switched), Err)

@@ -210,8 +210,21 @@ fn replace_once(
             busy[*index] = used;
         }
         let is_over = || stopped.since.elapsed() >= max_pause - max_pause / RESUMING;
-        let write = |write: &Write| memory.write(write.address, &write.bytes);
+        let mut changed = Vec::new();
+        let write = |write: &Write| {
+            // Until it was stopped, the process could do anything, such as unload a library.
+            if memory.read(write.address, write.before.len())? == write.before {
+                return memory.write(write.address, &write.bytes);
+            }
+            if !edits[write.edits.start].is_address() {
+                let address = write.address;
+                return Err(LiveError::ModifiedByOthers { pid: process.pid(), address });
+            }
+            changed.push(write.edits.clone());
+            Ok(())
+        };
         let (unreached, made) = write_until(&writes, &busy, write, is_over)?;
+        changed.into_iter().for_each(|edits| busy[edits].fill(true));
         let round = Round { busy, reached: unreached.unwrap_or(edits.len()), writes: made };
         let written = stopped.since.elapsed();
         tracing::debug!(
@@ -223,11 +236,13 @@ fn replace_once(
             "replacing code"
         );
         let mut moved = 0;
+        let kept = kept_jumps(edits, &round);
+        let is_inside = |to: &u64| kept.iter().any(|jump| jump.contains(to));
         for index in 0..stopped.threads.len() {
             let thread = &stopped.threads[index];
             if thread.is_plain()
                 && thread.is_in_user_code()
-                && let Some(to) = moves(thread.registers.rip)
+                && let Some(to) = moves(thread.registers.rip).filter(|to| !is_inside(to))
             {
                 stopped.move_thread(index, to)?;
                 moved += 1;
@@ -246,13 +261,23 @@ fn replace_once(
     Ok(round)
 }
 
+/// The insides of jumps that may stay after this round. An instruction of the original code, or of a copy, that starts there
+/// is overwritten: no thread may be moved to it. It stays where it is, at an equivalent one.
+fn kept_jumps(edits: &[&CodeEdit], round: &Round) -> Vec<Range<u64>> {
+    let all = edits.iter().enumerate();
+    let kept = all.filter(|(index, edit)| round.is_left(*index) && !edit.is_address());
+    kept.map(|(_, edit)| edit.inside()).collect()
+}
+
 /// Bytes to write at once.
 #[derive(Debug, PartialEq, Eq)]
 struct Write {
     address: u64,
+    /// What is there now, as far as it is known.
+    before: Vec<u8>,
     bytes: Vec<u8>,
-    /// Index of the edit, or of the first one.
-    edit: usize,
+    /// The edits.
+    edits: Range<usize>,
 }
 
 /// The writes for these edits, in their order. Consecutive addresses on one page of data are written together, with
@@ -266,20 +291,23 @@ fn writes(
     let mut first = 0;
     for run in edits.chunk_by(|one, next| page(one).is_some() && page(one) == page(next)) {
         let address = run[0].address;
-        let bytes = match run {
-            [edit] => edit.bytes.clone(),
+        let (before, bytes) = match run {
+            [edit] => (edit.before.clone(), edit.bytes.clone()),
             [.., last] => {
                 let size = last.address + last.bytes.len() as u64 - address;
-                let mut bytes = read(address, size as usize)?;
+                let mut before = read(address, size as usize)?;
+                let mut bytes = before.clone();
                 for edit in run {
                     let at = (edit.address - address) as usize;
-                    bytes[at..at + edit.bytes.len()].copy_from_slice(&edit.bytes);
+                    let place = at..at + edit.bytes.len();
+                    before[place.clone()].copy_from_slice(&edit.before);
+                    bytes[place].copy_from_slice(&edit.bytes);
                 }
-                bytes
+                (before, bytes)
             }
             [] => continue,
         };
-        writes.push(Write { address, bytes, edit: first });
+        writes.push(Write { address, before, bytes, edits: first..first + run.len() });
         first += run.len();
     }
     Ok(writes)
@@ -294,9 +322,9 @@ fn write_until<E>(
     mut is_over: impl FnMut() -> bool,
 ) -> Result<(Option<usize>, usize), E> {
     let mut made = 0;
-    for next in writes.iter().filter(|write| !busy[write.edit]) {
+    for next in writes.iter().filter(|write| !busy[write.edits.start]) {
         if made > 0 && is_over() {
-            return Ok((Some(next.edit), made));
+            return Ok((Some(next.edits.start), made));
         }
         write(next)?;
         made += 1;
@@ -358,6 +386,8 @@ fn while_stopped<T: Send>(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CodeEdit {
     pub(crate) address: u64,
+    /// The bytes to overwrite.
+    pub(crate) before: Vec<u8>,
     pub(crate) bytes: Vec<u8>,
     /// The bytes to overwrite are several instructions: no thread may be between them or return there. Not so
     /// for an address in data.
@@ -467,7 +497,8 @@ impl SwitchPlan {
                 let splits = !removes_patch && now.len() == JUMP_SIZE;
                 let bytes = site.requested.to_vec();
                 let is_entry = site.step == Step::Entries;
-                let edit = CodeEdit { address, bytes, splits, removes_patch, is_entry };
+                let edit =
+                    CodeEdit { address, before: now, bytes, splits, removes_patch, is_entry };
                 steps.push((site.step, edit));
             }
         }
@@ -495,8 +526,17 @@ mod tests {
     use super::*;
 
     fn edit(address: u64, bytes: &[u8]) -> CodeEdit {
-        let bytes = bytes.to_vec();
-        CodeEdit { address, bytes, splits: false, removes_patch: false, is_entry: true }
+        let (before, bytes) = (vec![9; bytes.len()], bytes.to_vec());
+        CodeEdit { address, before, bytes, splits: false, removes_patch: false, is_entry: true }
+    }
+
+    #[test]
+    fn no_thread_is_moved_into_a_jump_that_stays() {
+        let jumps = [0x1000, 0x1100, 0x1200].map(|address| edit(address, &[0xe9, 1, 2, 3, 4]));
+        let address = edit(0x1300, &[1; 8]);
+        let edits: Vec<&CodeEdit> = jumps.iter().chain([&address]).collect();
+        let round = Round { busy: vec![false, true, false, false], reached: 2, writes: 1 };
+        assert_eq!(kept_jumps(&edits, &round), [0x1101..0x1105, 0x1201..0x1205]);
     }
 
     #[test]
@@ -513,7 +553,7 @@ mod tests {
         let all: Vec<&CodeEdit> = edits.iter().collect();
         let writes = writes(&all, |_, size| Ok(vec![7; size])).unwrap();
         let found: Vec<(u64, usize, usize)> =
-            writes.iter().map(|write| (write.address, write.bytes.len(), write.edit)).collect();
+            writes.iter().map(|it| (it.address, it.bytes.len(), it.edits.start)).collect();
         assert_eq!(
             found,
             [(0x1000, 5, 0), (0x1008, 5, 1), (0x2ff0, 8, 2), (0x3000, 32, 3)],
@@ -521,6 +561,8 @@ mod tests {
         );
         let expected = [[2; 8], [7; 8], [3; 8], [4; 8]].concat();
         assert_eq!(writes[3].bytes, expected);
+        assert_eq!(writes[3].before, [[9; 8], [7; 8], [9; 8], [9; 8]].concat());
+        assert_eq!(writes[3].edits, 3..6);
     }
 
     #[test]
@@ -613,13 +655,18 @@ mod tests {
 
     #[test]
     fn writes_end_in_time_and_make_progress() {
-        let one = |edit: usize| Write { address: 0x1000 * edit as u64, bytes: vec![0], edit };
-        let writes = [one(0), one(1), one(4), one(5)];
+        let one = |edits: Range<usize>| Write {
+            address: 0x1000 * edits.start as u64,
+            before: vec![1],
+            bytes: vec![0],
+            edits,
+        };
+        let writes = [one(0..1), one(1..4), one(4..5), one(5..6)];
         let busy = [true, false, false, false, false, false];
         let until = |time: usize| {
             let (mut done, mut checks) = (Vec::new(), 0);
             let write = |write: &Write| -> Result<(), ()> {
-                done.push(write.edit);
+                done.push(write.edits.start);
                 Ok(())
             };
             let is_over = || {
