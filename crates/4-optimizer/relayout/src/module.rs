@@ -24,6 +24,15 @@ pub enum ModuleError {
     Unwind { name: String, offset: usize, reason: String },
 }
 
+/// A linkage stub (PLT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stub {
+    /// The slot that it jumps through.
+    slot: u64,
+    /// Whether it loads its number into `r11` before, as stubs of mold do: lazy binding takes it from there.
+    loads_number: bool,
+}
+
 /// An x86-64 ELF image as mapped in a process: its bytes by absolute address, and its functions.
 #[derive(Debug, Default)]
 pub struct Module {
@@ -36,7 +45,7 @@ pub struct Module {
     frames: Region,
     symbols: Vec<FunctionSymbol>,
     read_only_after_start: Vec<Range<u64>>,
-    stubs: HashMap<u64, u64>,
+    stubs: HashMap<u64, Stub>,
     slot_names: HashMap<u64, String>,
     code_pointers: Vec<u64>,
     relocated_text: Vec<u64>,
@@ -197,7 +206,14 @@ impl Module {
 
     /// The slot that a linkage stub (PLT) jumps through.
     pub fn stub_slot(&self, address: u64) -> Option<u64> {
-        self.stubs.get(&address).copied()
+        self.stubs.get(&address).map(|stub| stub.slot)
+    }
+
+    /// The slot that code can jump through instead of a linkage stub. Until it is bound, the slot of a stub that loads its
+    /// number leads to code that needs it.
+    pub(crate) fn slot_instead_of(&self, stub: u64) -> Option<u64> {
+        let Stub { slot, loads_number } = *self.stubs.get(&stub)?;
+        (!loads_number || self.is_read_only_after_start(slot)).then_some(slot)
     }
 
     /// The symbol whose address the loader stores in a slot.

@@ -320,7 +320,7 @@ impl Verifier<'_> {
     }
 
     fn check_slot(&self, stub: u64, copied_inst: &Instruction) -> Result<(), DifferenceKind> {
-        let expected = self.module(stub).and_then(|module| module.stub_slot(stub));
+        let expected = self.module(stub).and_then(|module| module.slot_instead_of(stub));
         let near = matches!(copied_inst.code(), Code::Call_rm64 | Code::Jmp_rm64);
         let found = (near && copied_inst.is_ip_rel_memory_operand())
             .then(|| copied_inst.ip_rel_memory_address());

@@ -186,7 +186,7 @@ impl<'a> Assembly<'a> {
     }
 
     fn form(&self, inst: &Inst) -> Form {
-        let slot = |target| if self.bypass { self.module.stub_slot(target) } else { None };
+        let slot = |target| if self.bypass { self.module.slot_instead_of(target) } else { None };
         match inst.kind {
             InstKind::Nop => Form::Elided,
             InstKind::Branch(condition, target) => {

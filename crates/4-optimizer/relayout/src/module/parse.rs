@@ -15,7 +15,7 @@ use object::{
     RelocationTarget, SymbolKind,
 };
 
-use crate::module::{Function, FunctionSymbol, Module, Segment};
+use crate::module::{Function, FunctionSymbol, Module, Segment, Stub};
 use crate::virtual_tables::{RelocatedWord, virtual_slots};
 use crate::{ModuleError, Region};
 
@@ -412,7 +412,7 @@ fn packed_relocations<'a>(elf: &Elf<'a>) -> impl Iterator<Item = u64> + use<'a> 
 }
 
 /// The linkage stubs (PLT): address and the slot that each jumps through.
-fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, u64> {
+fn stubs(elf: &Elf, module: &Module) -> HashMap<u64, Stub> {
     let mut stubs = HashMap::new();
     let tables = elf.sections().filter(|section| section.name().is_ok_and(is_plt));
     for section in tables.take(MAX_PARTS) {
@@ -468,22 +468,21 @@ fn address(description: &[u8], base: Option<u64>) -> Option<u64> {
     Some(probe.wrapping_add(moved))
 }
 
-/// The stubs in a section with these bytes at `start`: the address that each is called at, and the slot that it
-/// jumps through.
-fn stubs_in(bytes: &[u8], start: u64) -> Vec<(u64, u64)> {
+/// The stubs in a section with these bytes at `start`, by the address that each is called at.
+fn stubs_in(bytes: &[u8], start: u64) -> Vec<(u64, Stub)> {
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let mut stubs = Vec::new();
-    let mut first = None;
+    let (mut first, mut loads_number) = (None, false);
     while decoder.can_decode() {
         let instruction = decoder.decode();
         if let Some(slot) = jumped_through(&instruction) {
-            stubs.push((instruction.ip(), slot));
-            stubs.extend(first.map(|first| (first, slot)));
+            stubs.push((instruction.ip(), Stub { slot, loads_number }));
+            stubs.extend(first.map(|first| (first, Stub { slot, loads_number })));
         }
-        first = match may_precede_jump(&instruction) {
-            true => first.or(Some(instruction.ip())),
-            false => None,
-        };
+        let (is_mark, is_number) =
+            (instruction.mnemonic() == Mnemonic::Endbr64, loads_its_number(&instruction));
+        first = if is_mark || is_number { first.or(Some(instruction.ip())) } else { None };
+        loads_number = is_number;
     }
     stubs
 }
@@ -495,13 +494,12 @@ fn jumped_through(instruction: &Instruction) -> Option<u64> {
     is_jump.then(|| instruction.ip_rel_memory_address())
 }
 
-/// Whether a stub may start with it: `endbr64`, and the number of the stub, which mold loads into `r11`.
-fn may_precede_jump(instruction: &Instruction) -> bool {
-    let loads_number = instruction.mnemonic() == Mnemonic::Mov
+/// Whether it loads the number of a stub into `r11`, as in stubs of mold.
+fn loads_its_number(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Mov
         && instruction.op_kind(0) == OpKind::Register
         && instruction.op_register(0) == Register::R11D
-        && instruction.op_kind(1) == OpKind::Immediate32;
-    instruction.mnemonic() == Mnemonic::Endbr64 || loads_number
+        && instruction.op_kind(1) == OpKind::Immediate32
 }
 
 #[cfg(test)]
@@ -529,8 +527,9 @@ mod tests {
             let bytes = [&[0xcc, 0xcc], before, &JUMP, &[0x68, 1, 0, 0, 0]].concat();
             let jump = 0x1002 + before.len() as u64;
             let found = stubs_in(&bytes, 0x1000);
-            assert!(found.contains(&(0x1002, jump + 6 + 0x100)), "{before:x?}: {found:x?}");
-            assert!(found.contains(&(jump, jump + 6 + 0x100)), "{before:x?}: {found:x?}");
+            let stub = Stub { slot: jump + 6 + 0x100, loads_number: before.ends_with(&NUMBER) };
+            assert!(found.contains(&(0x1002, stub)), "{before:x?}: {found:x?}");
+            assert!(found.contains(&(jump, stub)), "{before:x?}: {found:x?}");
         }
     }
 
@@ -538,7 +537,7 @@ mod tests {
     fn other_code_is_part_of_no_stub() {
         // push 1; jmp [rip+0x100]
         let found = stubs_in(&[&[0x68, 1, 0, 0, 0][..], &JUMP].concat(), 0x1000);
-        assert_eq!(found, [(0x1005, 0x110b)]);
+        assert_eq!(found, [(0x1005, Stub { slot: 0x110b, loads_number: false })]);
         // jmp to another stub.
         assert_eq!(stubs_in(&[0xe9, 0, 0, 0, 0], 0x1000), []);
     }
