@@ -128,8 +128,12 @@ pub struct Maps(Vec<Mapping>);
 
 /// End of user space with four-level page tables.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
-/// Distance to keep from other mappings, because stacks and heaps grow.
+/// Distance to keep from other mappings, because heaps grow.
 const MARGIN: u64 = 1 << 20;
+
+/// Distance to keep below the stack of the first thread, which grows down to its limit and which the kernel keeps 1 MiB away
+/// from other mappings.
+const MARGIN_OF_STACK: u64 = 256 << 20;
 
 impl Maps {
     pub fn of(pid: u32) -> Result<Self, LiveError> {
@@ -181,7 +185,8 @@ impl Maps {
         let mut free = Vec::new();
         let mut start = LOWEST_ADDRESS;
         for mapping in &self.0 {
-            free.push(start..mapping.range.start.saturating_sub(MARGIN));
+            let margin = if mapping.name == "[stack]" { MARGIN_OF_STACK } else { MARGIN };
+            free.push(start..mapping.range.start.saturating_sub(margin));
             start = start.max(mapping.range.end.saturating_add(MARGIN));
         }
         free.push(start..HIGHEST);
