@@ -281,8 +281,8 @@ impl Drop for Journal {
     }
 }
 
-/// The directory for journals that the user chose, or the default: one that is cleared at boot, if
-/// there is one. It is created, accessible to its owner only. Bytes from journals are written to
+/// The directory for journals that the user chose, or the default, which is not removed before the next boot: that of
+/// `XDG_RUNTIME_DIR` is when its user logs out, and a server runs on. It is created, accessible to its owner only. Bytes from journals are written to
 /// processes, so no other user can write to it or replace a component of its path.
 pub fn state_dir(chosen: Option<&Path>) -> Result<PathBuf, LiveError> {
     let path = match chosen {
@@ -290,8 +290,8 @@ pub fn state_dir(chosen: Option<&Path>) -> Result<PathBuf, LiveError> {
         None => {
             let from = |name: &str| std::env::var_os(name);
             default_state(rustix::process::geteuid().is_root(), from).ok_or_else(|| {
-                let what = "no directory for journals; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME to an absolute \
-                            path, or name a directory with --state";
+                let what = "no directory for journals; set XDG_STATE_HOME or HOME to an absolute path, or \
+                             name a directory with --state";
                 LiveError::Failed(what.to_owned())
             })?
         }
@@ -309,9 +309,7 @@ fn default_state(root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Opt
         let path = PathBuf::from(variable(name)?);
         path.is_absolute().then(|| path.join(inner))
     };
-    from("XDG_RUNTIME_DIR", "dbdyno")
-        .or_else(|| from("XDG_STATE_HOME", "dbdyno"))
-        .or_else(|| from("HOME", ".local/state/dbdyno"))
+    from("XDG_STATE_HOME", "dbdyno/live").or_else(|| from("HOME", ".local/state/dbdyno/live"))
 }
 
 /// The record of a process, without the lock; `None` if there is none.
@@ -514,13 +512,10 @@ mod tests {
         let path = |path: &str| Some(PathBuf::from(path));
         let home = ("HOME", "/home/a");
         assert_eq!(of(true, &[home]), path("/run/dbdyno"));
-        assert_eq!(of(false, &[home]), path("/home/a/.local/state/dbdyno"));
-        assert_eq!(of(false, &[home, ("XDG_STATE_HOME", "/s")]), path("/s/dbdyno"));
-        assert_eq!(of(false, &[home, ("XDG_RUNTIME_DIR", "/r")]), path("/r/dbdyno"));
-        assert_eq!(
-            of(false, &[home, ("XDG_RUNTIME_DIR", "r")]),
-            path("/home/a/.local/state/dbdyno")
-        );
+        assert_eq!(of(false, &[home]), path("/home/a/.local/state/dbdyno/live"));
+        assert_eq!(of(false, &[home, ("XDG_STATE_HOME", "/s")]), path("/s/dbdyno/live"));
+        let relative = [home, ("XDG_STATE_HOME", "s")];
+        assert_eq!(of(false, &relative), path("/home/a/.local/state/dbdyno/live"));
         // A directory in /tmp could be that of another user.
         assert_eq!(of(false, &[]), None);
     }

@@ -22,8 +22,8 @@ use dbdyno_units::Share;
 pub struct Live {
     #[command(subcommand)]
     pub command: LiveCommand,
-    /// Directory of the journals [default: /run/dbdyno for root, else the first that is known of
-    /// $XDG_RUNTIME_DIR/dbdyno, $XDG_STATE_HOME/dbdyno and ~/.local/state/dbdyno]
+    /// Directory of the journals [default: /run/dbdyno for root, else dbdyno/live in $XDG_STATE_HOME or
+    /// in ~/.local/state]
     #[arg(long, value_name = "DIR", global = true)]
     pub state: Option<PathBuf>,
     /// Print JSON instead of text
