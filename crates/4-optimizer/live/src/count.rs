@@ -511,6 +511,10 @@ impl CountingGuard {
 impl Drop for CountingGuard {
     fn drop(&mut self) {
         if let Some(guard) = &mut self.0 {
+            if thread::panicking() {
+                // The code that counts may be active: the guard ends it as soon as its standard input is closed.
+                return drop(guard.stdin.take());
+            }
             // It waits for its standard input, which is open until then: it has not done anything.
             let _ = guard.kill();
             let _ = guard.wait();

@@ -251,7 +251,10 @@ impl OptimizeJob {
             },
             OptimizeError::is_transient,
         );
-        let (optimized, prepared) = done?;
+        let (optimized, prepared) = done.inspect_err(|_| {
+            // The code that no thread has entered. If that fails, the next optimization frees it.
+            let _ = attachment.free_never_active();
+        })?;
         if self.symbols {
             prepared.write_symbols(&attachment);
         }
