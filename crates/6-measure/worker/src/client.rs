@@ -195,7 +195,8 @@ impl<C: Connection> Client<C> {
         self.prepared = Some(match &microbenchmark.script {
             None => {
                 let connection = &mut context.connection;
-                let prepared = Prepared::new(connection, microbenchmark, tables, number, position)?;
+                let prepared =
+                    Prepared::new(connection, microbenchmark, tables, (number, clients), position)?;
                 self.delay = injected_delay.map(|share| Delay::new(share, &prepared.events));
                 Work::Statements(Box::new(prepared))
             }

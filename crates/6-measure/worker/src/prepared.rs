@@ -26,6 +26,8 @@ pub(crate) struct Prepared {
     statements: Vec<Vec<StatementId>>,
     steps: Vec<Step>,
     transaction: bool,
+    /// Whether there are no other clients.
+    is_alone: bool,
     cursor: Cursor,
 }
 
@@ -51,12 +53,12 @@ enum Cursor {
 }
 
 impl Prepared {
-    /// Prepares every statement of `microbenchmark` for every table, for client number `client`.
+    /// Prepares every statement of `microbenchmark` for every table, for client number `client` of so many.
     pub fn new<C: Connection>(
         connection: &mut C,
         microbenchmark: &Microbenchmark,
         tables: Tables,
-        client: u32,
+        (client, clients): (u32, u32),
         position: u32,
     ) -> Result<Self, RequestError> {
         let program = Program::new(microbenchmark, tables)?;
@@ -80,6 +82,7 @@ impl Prepared {
                 .map(|statement| Step { repeat: statement.repeat, counted: statement.counted })
                 .collect(),
             transaction: program.transaction,
+            is_alone: clients == 1,
             events: Events::new(program, client),
             position,
             cursor: Cursor::Start,
@@ -224,8 +227,9 @@ impl Prepared {
             // Fails if the database has rolled back already.
             let _ = context.connection.execute(self.rollback, &context.params.0);
         }
-        if error.kind == ErrorKind::Conflict {
-            // Conflicts between clients are part of the work.
+        let is_of_statement = || error.has_number(1062) || error.has_sqlstate("23505");
+        if error.kind == ErrorKind::Conflict && !(self.is_alone && is_of_statement()) {
+            // Conflicts between clients are part of the work. With one, nobody else inserted a key that exists.
             context.counts.conflicts += 1;
         } else {
             context.counts.errors += 1;
