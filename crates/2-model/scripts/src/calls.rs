@@ -76,6 +76,8 @@ pub(crate) struct Context {
     /// sees: the same calls give the same times.
     pub time: f64,
     pub slept: Duration,
+    /// The seed of Lua's own random numbers in the block.
+    lua_seed: f64,
 }
 
 #[derive(Default)]
@@ -121,6 +123,7 @@ impl Context {
             next_block: None,
             time: START_TIME,
             slept: Duration::ZERO,
+            lua_seed: 0.0,
         }
     }
 
@@ -263,6 +266,7 @@ calls! {
     has_more_results: extern "C" fn(&mut Context) -> i32,
     next_result: extern "C" fn(&mut Context) -> i32,
     more_events: extern "C" fn(&mut Context) -> i32,
+    lua_seed: extern "C" fn(&mut Context) -> f64,
     time: extern "C" fn(&mut Context) -> f64,
     overdue: extern "C" fn(&mut Context) -> i32,
     print: unsafe extern "C" fn(&mut Context, *const u8, usize),
@@ -558,11 +562,17 @@ extern "C" fn more_events(context: &mut Context) -> i32 {
         Input::Continue | Input::Answer(_) => match context.next_block.take() {
             Some((seed, first_unique)) => {
                 context.random.start_block(seed, first_unique);
+                // What a number of Lua can hold.
+                context.lua_seed = (seed.0[0] >> 11) as f64;
                 2
             }
             None => 1,
         },
     }
+}
+
+extern "C" fn lua_seed(context: &mut Context) -> f64 {
+    context.lua_seed
 }
 
 extern "C" fn time(context: &mut Context) -> f64 {

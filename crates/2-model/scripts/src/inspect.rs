@@ -83,8 +83,11 @@ pub fn only_reads(source: &Source, options: &Options) -> bool {
     })
 }
 
-/// Whether a statement changes and locks nothing.
+/// Whether a text changes and locks nothing. Of one with several statements, it is not known.
 fn reads(sql: &str) -> bool {
+    if sql.trim_end_matches(|c: char| c == ';' || c.is_whitespace()).contains(';') {
+        return false;
+    }
     let sql = sql.to_ascii_lowercase();
     let mut words = sql.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
     match words.next() {
@@ -108,10 +111,11 @@ mod tests {
             );
             only_reads(&Source::new("a.lua", text, |_| None).unwrap(), &Options::new())
         };
-        assert!(only_reads_event("con:query('BEGIN') con:query('SELECT 1') con:query('COMMIT')"));
+        assert!(only_reads_event("con:query('BEGIN') con:query('SELECT 1; ') con:query('COMMIT')"));
         for event in [
             "con:query('SELECT a FROM t FOR UPDATE')",
             "con:query('INSERT INTO t VALUES (1)')",
+            "con:query('BEGIN; UPDATE t SET a = 1; COMMIT')",
             "i = (i or 0) + 1 if i % 100 == 0 then con:query('UPDATE t SET a = 1') end",
             "assert(con:query_row('SELECT 1'))",
             "return true",

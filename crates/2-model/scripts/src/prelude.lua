@@ -59,6 +59,7 @@ typedef struct {
   int32_t (*has_more_results)(void *);
   int32_t (*next_result)(void *);
   int32_t (*more_events)(void *);
+  double (*lua_seed)(void *);
   double (*time)(void *);
   int32_t (*overdue)(void *);
   void (*print)(void *, const char *, size_t);
@@ -423,6 +424,9 @@ function connection:check_error(rows)
    return rows
 end
 
+-- Events of a thread until code is compiled, and how many it has asked for.
+local WATCHED_EVENTS, asked = 3, 0
+
 local the_connection
 local driver = {}
 driver.__index = driver
@@ -435,8 +439,12 @@ function driver:connect()
       error("connect() is not possible here: connect in thread_init(), prepare() or init()", 2)
    end
    -- Commands may connect again: all objects send to one connection.
-   if the_connection ~= nil and the_connection.connected and not settings.is_command then
-      error("a second connection of a thread is not supported", 2)
+   if the_connection ~= nil and not settings.is_command then
+      if the_connection.connected then
+         error("a second connection of a thread is not supported", 2)
+      elseif asked > 0 then
+         error("connect() in event() is not supported: the connection of thread_init() stays", 2)
+      end
    end
    the_connection = setmetatable(
       { connected = true, error = 0, sql_errno = 0, sql_state = "", sql_errmsg = "", driver = self },
@@ -615,9 +623,6 @@ function trust()
    jit.on()
 end
 
--- Events of a thread until code is compiled, and how many it has asked for.
-local WATCHED_EVENTS, asked = 3, 0
-
 -- C functions that scripts declare themselves
 
 -- Returns the result, or 0. Its callers do so by tail calls: the error is at the line of the script.
@@ -643,7 +648,7 @@ local C = {
          if asked > WATCHED_EVENTS then trust() end
       end
       local more = call_more_events(context)
-      if more == 2 then math.randomseed(calls.time(context)) end
+      if more == 2 then math.randomseed(calls.lua_seed(context)) end
       return more ~= 0
    end,
    sb_counter_inc = function() end,
@@ -873,24 +878,6 @@ end
 function sysbench.report_default() end
 sysbench.report_csv, sysbench.report_json = sysbench.report_default, sysbench.report_default
 
-function thread_run(tid)
-   while C.sb_more_events(tid) do
-      local finished, value
-      repeat
-         finished, value = pcall(event, tid)
-         if not finished then
-            if type(value) ~= "table" or value.errcode ~= sysbench.error.RESTART_EVENT then
-               error(value, 0)
-            end
-            calls.restarted(context)
-            local hook = sysbench.hooks.before_restart_event
-            if hook then hook(value) end
-         end
-      until finished
-      if value then break end
-   end
-end
-
 -- Errors that are tables are descriptions of SQL errors.
 local function message_of(problem)
    if type(problem) == "table" and problem.sql_errmsg ~= nil then
@@ -898,6 +885,32 @@ local function message_of(problem)
                       tostring(problem.query))
    end
    return tostring(problem)
+end
+
+-- How often an event is restarted at most. No deadlock occurs so often in a row: the same error would come again without end.
+local MOST_RESTARTS = 10000
+
+function thread_run(tid)
+   while C.sb_more_events(tid) do
+      local finished, value
+      local restarts = 0
+      repeat
+         finished, value = pcall(event, tid)
+         if not finished then
+            if type(value) ~= "table" or value.errcode ~= sysbench.error.RESTART_EVENT then
+               error(value, 0)
+            end
+            calls.restarted(context)
+            restarts = restarts + 1
+            if restarts == MOST_RESTARTS then
+               error("an event was restarted " .. restarts .. " times in a row: " .. message_of(value), 0)
+            end
+            local hook = sysbench.hooks.before_restart_event
+            if hook then hook(value) end
+         end
+      until finished
+      if value then break end
+   end
 end
 
 local function guarded(work)

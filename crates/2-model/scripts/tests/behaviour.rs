@@ -165,6 +165,23 @@ fn hook_can_turn_an_error_into_a_restart() {
 }
 
 #[test]
+fn error_that_comes_again_without_end_ends_the_script() {
+    let text = format!("{CONNECT} function event() con:query('A') end");
+    let mut host = Fake::default();
+    let mut client = start(&text, &mut host).unwrap();
+    host.answers.extend((0..20_000).map(|_| failure(1062, SqlErrorKind::Restart)));
+    // A new script that takes long lets others run.
+    let error = loop {
+        match client.event(&mut host) {
+            Ok(progress) => assert_eq!(progress, Progress::Sleeping),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.starts_with("an event was restarted 10000 times in a row: "), "{error}");
+    assert_eq!(host.restarts, 10_000);
+}
+
+#[test]
 fn lost_connection_is_reported() {
     let mut host = Fake::default();
     let text = format!("{CONNECT} function event() con:query('A') end");

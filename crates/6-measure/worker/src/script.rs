@@ -282,6 +282,8 @@ pub(crate) fn sql_error(error: Error, ignored: &IgnoredErrors) -> SqlError {
     };
     let kind = match error.kind {
         ErrorKind::Connection | ErrorKind::Refused => SqlErrorKind::Lost,
+        // It would fail again without end.
+        ErrorKind::StorageFull | ErrorKind::Storage => SqlErrorKind::Failed,
         _ if restarts => SqlErrorKind::Restart,
         _ => SqlErrorKind::Failed,
     };

@@ -10,6 +10,7 @@ pub(crate) mod profile;
 pub(crate) mod slice_history;
 mod waits;
 
+use dbdyno_engines::server::says_disk_full;
 use dbdyno_machine::clock;
 use dbdyno_results::{FailureKind, Role};
 use dbdyno_spec::experiment::Pace;
@@ -226,7 +227,8 @@ impl<'a> MicrobenchmarkRun<'a> {
         recorder: &mut Recorder<'_>,
     ) -> Result<(), RunError> {
         let microbenchmark = &self.first().case.microbenchmark;
-        let is_refused = matches!(error, WorkerError::Failed { lost_connection: false, .. });
+        let is_refused = matches!(error, WorkerError::Failed { lost_connection: false, .. })
+            && !says_disk_full(&error.to_string());
         let has_others = self.context.experiment.workload.microbenchmarks.len() > 1;
         if microbenchmark.script.is_none() || !is_refused || !has_others || number == BASELINE {
             return recorder.instance_failed(instance, number, phase, error);
