@@ -6,7 +6,7 @@ mod threads;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Barrier;
+use std::sync::RwLock;
 use std::sync::atomic::AtomicI64;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
@@ -229,18 +229,26 @@ fn run(
     link: &mut dyn StepLink,
 ) -> Result<StepMeasured, RequestError> {
     let stop = Stop::default();
-    let count = work.len();
-    let (start_line, end_line) = (Barrier::new(count + 1), Barrier::new(count + 1));
+    let (start_line, end_line) = (RwLock::new(()), RwLock::new(()));
     let (done, outcomes) = channel();
     let mut total = StepMeasured::default();
     let mut failure = None;
     std::thread::scope(|scope| {
+        let (closed, alive) = (start_line.write(), end_line.write());
+        let mut running = 0;
         for work in work.drain(..) {
             let (stop, lines, done) = (&stop, (&start_line, &end_line), done.clone());
-            scope.spawn(move || thread(work, stop, lines, &done));
+            let thread = move || thread(work, stop, lines, &done);
+            match std::thread::Builder::new().spawn_scoped(scope, thread) {
+                Ok(_) => running += 1,
+                Err(why) => {
+                    failure = Some(format!("cannot create the thread of a client: {why}").into());
+                    stop.set();
+                    break;
+                }
+            }
         }
-        start_line.wait();
-        let mut running = count;
+        drop(closed);
         while running > 0 {
             let timeout = sampler.next_at().saturating_sub(clock::monotonic());
             match outcomes.recv_timeout(timeout.into()) {
@@ -274,7 +282,7 @@ fn run(
                 Err(why) => Some(why),
             };
         }
-        end_line.wait();
+        drop(alive);
     });
     failure.map_or(Ok(total), Err)
 }
@@ -282,15 +290,15 @@ fn run(
 fn thread(
     work: Work<'_>,
     stop: &Stop,
-    (start_line, end_line): (&Barrier, &Barrier),
+    (start_line, end_line): (&RwLock<()>, &RwLock<()>),
     done: &Sender<Result<StepMeasured, RequestError>>,
 ) {
-    start_line.wait();
+    drop(start_line.read());
     let start = clock::monotonic();
     // The receiver needs an outcome even after a panic.
     let outcome = catch_unwind(AssertUnwindSafe(|| work(start, stop)))
         .unwrap_or_else(|_| Err("a client's thread has panicked".into()));
     // Without a receiver, the step was aborted.
     let _ = done.send(outcome);
-    end_line.wait();
+    drop(end_line.read());
 }
