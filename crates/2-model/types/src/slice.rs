@@ -84,14 +84,19 @@ pub struct StatementPlan {
 pub struct EngineCounts {
     /// Statements meanwhile, in the lead-in and the timed part.
     pub statements: u64,
-    /// The counters that changed, by name, without the changes that reading causes. A negative one is a level.
+    /// The counters that changed, by name, without the changes that reading causes. A negative one is a level. The first
+    /// ones of a process are all that it has, so that one that never changes is not taken for one that does not exist.
     pub growth: BTreeMap<String, i64>,
 }
 
 impl EngineCounts {
     /// From three readings: the second directly after the first, which shows what a reading changes, and the last one
-    /// after the statements.
-    pub fn between([first, second, last]: [&BTreeMap<String, u64>; 3], statements: u64) -> Self {
+    /// after the statements. `with_all` keeps counters that did not change.
+    pub fn between(
+        [first, second, last]: [&BTreeMap<String, u64>; 3],
+        statements: u64,
+        with_all: bool,
+    ) -> Self {
         let grew = |(name, last): (&String, &u64)| {
             let (first, second) = (first.get(name)?, second.get(name)?);
             let of_reading = second.checked_sub(*first).unwrap_or_default();
@@ -99,7 +104,7 @@ impl EngineCounts {
                 Some(growth) => growth.saturating_sub(of_reading).cast_signed(),
                 None => last.wrapping_sub(*second).cast_signed(),
             };
-            (growth != 0).then(|| (name.clone(), growth))
+            (growth != 0 || with_all).then(|| (name.clone(), growth))
         };
         Self { statements, growth: last.iter().filter_map(grew).collect() }
     }
@@ -340,9 +345,11 @@ mod tests {
         };
         let [first, second] = [reading([10, 4, 7, 3]), reading([10, 5, 9, 3])];
         let last = reading([25, 6, 2, 3]);
-        let counts = EngineCounts::between([&first, &second, &last], 15);
-        let expected = [("commits".to_owned(), 15), ("level".to_owned(), -7)];
-        assert_eq!((counts.statements, counts.growth), (15, BTreeMap::from(expected)));
+        let counts = |with_all| EngineCounts::between([&first, &second, &last], 15, with_all);
+        let mut expected = BTreeMap::from([("commits".to_owned(), 15), ("level".to_owned(), -7)]);
+        assert_eq!((counts(false).statements, counts(false).growth), (15, expected.clone()));
+        expected.extend(["readings", "idle"].map(|name| (name.to_owned(), 0)));
+        assert_eq!(counts(true).growth, expected);
     }
 
     #[test]

@@ -32,6 +32,7 @@ use dbdyno_stats::{
 use dbdyno_types::executed::Executed;
 use dbdyno_types::{Latencies, StatementPlan, Work};
 use dbdyno_units::{Nanos, Qps, Ratio, Share};
+use engine_counters::KnownCounters;
 
 use crate::metric::{Grouping, summarise, summarise_counters};
 use crate::model::{
@@ -87,7 +88,8 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
     };
     let sampled = measured.iter().flat_map(|one| &one.profiles);
     let layers = profile::layers_of(sampled, &records, profiling.layers.as_ref());
-    let rows = |one: &Measured| one.rows(&records, &floors, &layers);
+    let known = KnownCounters::of(&measured);
+    let rows = |one: &Measured| one.rows(&records, &floors, &layers, &known);
     let microbenchmarks: Vec<MicrobenchmarkRows> = measured.iter().map(rows).collect();
     let Floors { qps, cpu, .. } = floors;
     let mut insert = None;
@@ -455,15 +457,12 @@ impl Measured {
         candidates: &[CandidateRecord],
         floors: &Floors,
         layers: &BTreeMap<String, Layers>,
+        known: &KnownCounters<'_>,
     ) -> MicrobenchmarkRows {
         let qps_floor = floor_of(floors.qps.as_ref(), self.usable_qps());
         let cpu_floor = floor_of(floors.cpu.as_ref(), self.usable_cpu());
-        let control = self.usable_control().and_then(|(number, _)| {
-            let pair = [&candidates[number], &candidates[0]];
-            self.profile_difference(number, pair, layers, None)
-        });
-        let control_waits =
-            self.usable_control().and_then(|(number, _)| self.waits_difference(number, None));
+        let control = self.usable_control().map(|(number, _)| number);
+        let control_waits = control.and_then(|number| self.waits_difference(number, None));
         let row = |(number, candidate): (usize, &CandidateRecord)| {
             let pair = [candidate, &candidates[0]];
             let of_slices = self.points(&[number, 0], |slice| slice.cpu_per_query);
@@ -490,11 +489,12 @@ impl Measured {
                 relative_counters: relative.counters.clone(),
                 response_times: self.response_times(number, &floors.times),
                 statements: self.relative_statements(number, floors.statements.as_ref()),
-                engine_counters: self.engine_counters(number, pair),
+                engine_counters: self.engine_counters(number, pair, known),
                 plans: self.other_plans(number, pair),
                 profile: match candidate.role {
-                    Role::Control => control.clone(),
-                    _ => self.profile_difference(number, pair, layers, control.as_ref()),
+                    Role::Control => control
+                        .and_then(|control| self.profile_difference(control, pair, layers, None)),
+                    _ => self.profile_difference(number, pair, layers, control),
                 },
                 waits: match candidate.role {
                     Role::Control => control_waits.clone(),

@@ -169,6 +169,7 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, R: BufRead, W: Write> With
             own_tables,
             ran_script: false,
             observer: None,
+            has_told_counters: false,
             profiler: None,
             waits: None,
         };
@@ -246,6 +247,8 @@ struct Instance<E: InsertEngine, D, T> {
     ran_script: bool,
     /// The connection that reads the server's counters; `None` until they are read.
     observer: Option<E::Connection>,
+    /// Whether the counters that do not change were told, too.
+    has_told_counters: bool,
     /// Samples stacks; `None` until they are sampled.
     profiler: Option<Profiler>,
     /// Records waits; `None` until they are recorded.
@@ -397,9 +400,11 @@ impl<E: InsertEngine, D: ClientDriver<E::Connection>, T: TickSource> Instance<E,
         };
         let statements = measured.lead_in_statements.map(|count| count + measured.statements);
         if let (Some((Some(first), Some(second))), Some(statements)) = (counters, statements) {
-            measured.engine_counts = self
-                .counters()
-                .map(|last| EngineCounts::between([&first, &second, &last], statements));
+            if let Some(last) = self.counters() {
+                let with_all = !std::mem::replace(&mut self.has_told_counters, true);
+                let counts = EngineCounts::between([&first, &second, &last], statements, with_all);
+                measured.engine_counts = Some(counts);
+            }
             if let Some(monitor) = &mut self.monitor {
                 // Reading is no background work.
                 monitor.begin_background();

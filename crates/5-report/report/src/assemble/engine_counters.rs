@@ -1,6 +1,6 @@
 //! The engines' own counters relative to the baseline's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dbdyno_results::{CandidateRecord, EngineCountsRecord, Role};
 use dbdyno_stats::{Estimate, Point, paired_ratios};
@@ -88,6 +88,29 @@ impl Growth {
     }
 }
 
+/// The counters that each candidate has, changed or not. Empty of one whose run does not tell them, as those of earlier
+/// versions.
+pub(super) struct KnownCounters<'a>(BTreeMap<usize, BTreeSet<&'a str>>);
+
+impl<'a> KnownCounters<'a> {
+    pub(super) fn of(all: &'a [Measured]) -> Self {
+        let (mut known, mut told) = (BTreeMap::<usize, BTreeSet<&str>>::new(), BTreeSet::new());
+        for record in all.iter().flat_map(|one| &one.engine_counts) {
+            let candidate = record.candidate as usize;
+            let growth = &record.counts.growth;
+            known.entry(candidate).or_default().extend(growth.keys().map(String::as_str));
+            told.extend(growth.values().any(|growth| *growth == 0).then_some(candidate));
+        }
+        known.retain(|candidate, _| told.contains(candidate));
+        Self(known)
+    }
+
+    /// Not only if it certainly has it.
+    fn may_have(&self, candidate: usize, name: &str) -> bool {
+        self.0.get(&candidate).is_none_or(|known| known.contains(name))
+    }
+}
+
 impl Measured {
     /// The counters of a candidate that certainly grow otherwise than the baseline's: by more than twice the difference
     /// of the control. Those whose ratio is farthest beyond noise come first: the size of a counter says nothing, because
@@ -97,6 +120,7 @@ impl Measured {
         &self,
         candidate: usize,
         [own, baseline]: [&CandidateRecord; 2],
+        known: &KnownCounters<'_>,
     ) -> Vec<RelativeCounter> {
         if own.role != Role::Candidate {
             return Vec::new();
@@ -109,7 +133,8 @@ impl Measured {
         let compared = names.filter_map(|name| {
             let growths = [candidate, 0].map(|number| self.growth(number, name));
             let [of_own, of_base] = growths;
-            let has_both = has_both(name, own, baseline);
+            let has_both = has_both(name, own, baseline)
+                && [candidate, 0].into_iter().all(|number| known.may_have(number, name));
             let (relative, relevance) = match growths {
                 _ if !has_both => {
                     let of_one = of_own.variation_of_one(of_base);

@@ -98,20 +98,20 @@ impl Measured {
         candidate: usize,
         [own, baseline]: [&CandidateRecord; 2],
         layers: &BTreeMap<String, Layers>,
-        control: Option<&ProfileDifference>,
+        control: Option<usize>,
     ) -> Option<ProfileDifference> {
-        let pairs = self.records(candidate).filter_map(|record| {
-            let base = self.records(0).find(|one| one.restart == record.restart)?;
-            Some([self.sampled(record)?, self.sampled(base)?])
-        });
-        let mut starts: Vec<[Sampled<'_>; 2]> = pairs.collect();
+        let starts = self.sampled_starts(candidate);
         if starts.is_empty() {
             return None;
         }
-        self.scale(&mut starts, [candidate, 0]);
-        let layers = [layers.get(&own.system)?, layers.get(&baseline.system)?];
+        let of_baseline = layers.get(&baseline.system)?;
+        let layers = [layers.get(&own.system)?, of_baseline];
         let titles = Titles::of(starts.iter().flatten().map(|one| one.profile));
-        let mut found = difference(&starts, layers, &titles, control);
+        // By the same titles: those of functions without a name depend on what is compared.
+        let control = control.map(|control| self.sampled_starts(control));
+        let control = control.filter(|starts| !starts.is_empty());
+        let control = control.map(|starts| difference(&starts, [of_baseline; 2], &titles, None));
+        let mut found = difference(&starts, layers, &titles, control.as_ref());
         found.instructions = self.instructions(candidate, &titles);
         found.cost = [candidate, 0].map(|number| self.cost_of_sampling(number));
         found.sampled_cpu = [candidate, 0].map(|number| self.sampled_cpu(number));
@@ -126,6 +126,17 @@ impl Measured {
             found.stacks = Default::default();
         }
         Some(found)
+    }
+
+    /// What was sampled of a candidate and of the baseline in each common start.
+    fn sampled_starts(&self, candidate: usize) -> Vec<[Sampled<'_>; 2]> {
+        let pairs = self.records(candidate).filter_map(|record| {
+            let base = self.records(0).find(|one| one.restart == record.restart)?;
+            Some([self.sampled(record)?, self.sampled(base)?])
+        });
+        let mut starts: Vec<[Sampled<'_>; 2]> = pairs.collect();
+        self.scale(&mut starts, [candidate, 0]);
+        starts
     }
 
     /// Lets the mean of starts be the CPU time per query that is reported, in which those with more statements weigh more.
@@ -232,10 +243,12 @@ pub(crate) fn difference(
     let samples =
         [0, 1].map(|side| starts.iter().map(|pair| taken(pair[side].profile)).sum::<u64>());
     let cut: u64 = starts.iter().flatten().map(|start| start.profile.cut).sum();
+    let lost = starts.iter().flatten().map(|start| start.profile.lost);
     ProfileDifference {
         total_us,
         samples,
         cut: Share::from_fraction(cut as f64 / samples.iter().sum::<u64>().max(1) as f64),
+        lost: lost.fold(0, u64::saturating_add),
         layers,
         system_calls,
         functions,

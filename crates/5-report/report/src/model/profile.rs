@@ -25,6 +25,8 @@ pub struct ProfileDifference {
     pub samples: [u64; 2],
     /// Share of the samples whose stacks were not followed to their start.
     pub cut: Share,
+    /// Samples of any process that were lost because a buffer was full.
+    pub lost: u64,
     /// Of sampling stacks.
     pub cost: [Option<ProfilingCost>; 2],
     /// CPU time in slices that were sampled, in ns.

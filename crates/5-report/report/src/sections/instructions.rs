@@ -60,7 +60,8 @@ pub(crate) fn sentences(profile: &ProfileDifference, names: [&str; 2]) -> Vec<St
 
 /// A sentence for each kind of difference, with the functions that differ so.
 fn by_kind(profile: &ProfileDifference) -> Vec<String> {
-    let certain = profile.functions.iter().filter(|row| row.certain);
+    // Of functions that are inlined on one side only, part of the time moved, and no instructions.
+    let certain = profile.functions.iter().filter(|row| row.certain && !row.moved);
     let explained = certain.filter_map(|row| explained(row, of_function(profile, &row.name)));
     let kinds = by_key(explained.take(NAMED)).into_iter();
     kinds.map(|(kind, texts)| format!("{kind}: {}", texts.join(", "))).collect()

@@ -630,11 +630,19 @@ impl Explained<'_> {
     }
 
     fn samples(&self) -> String {
-        let ProfileDifference { samples, cut, cost, .. } = self.profile;
+        let ProfileDifference { samples, cut, lost, cost, .. } = self.profile;
         let [own, base] = samples.map(grouped);
         let [of_own, of_base] = cost.map(cost_of_profiling);
+        let lost = match lost {
+            0 => String::new(),
+            lost => format!(
+                "{} of any process were lost, as a buffer was full: what is at the end of slices has \
+                 less than its share; ",
+                grouped(*lost)
+            ),
+        };
         format!(
-            "{own} of {} and {base} of {}; {cut} of the stacks were cut; CPU time per query while \
+            "{own} of {} and {base} of {}; {lost}{cut} of the stacks were cut; CPU time per query while \
              sampling was {of_own} and {of_base} times that of other slices",
             self.row.candidate, self.report.baseline
         )

@@ -154,6 +154,28 @@ fn counters_that_only_one_engine_has_come_last() {
 }
 
 #[test]
+fn counters_that_one_release_lacks_are_no_growth_of_none() {
+    let mut lab = Lab::new(&servers(), &[1], (1, 1));
+    lab.blocks(0, |candidate, block, measured| {
+        let mut growth: Vec<(&str, i64)> = vec![("sorts", 500), ("idle", 0)];
+        match candidate {
+            1 => growth.extend([("io.hits", 3_000), ("hash.searches", 2_000)]),
+            // The baseline has the second one, too.
+            _ => growth.extend([("hash.searches", 0)]),
+        }
+        // All are told once.
+        growth.retain(|(_, growth)| *growth != 0 || block == 1);
+        let growth = growth.into_iter().map(|(name, growth)| (name.to_owned(), growth)).collect();
+        measured.engine_counts = Some(EngineCounts { statements: 1_000, growth });
+    });
+    let report = lab.report();
+    let found = &report.microbenchmarks[0].rows[0].engine_counters;
+    let found: Vec<(&str, bool)> =
+        found.iter().map(|one| (one.counter.as_str(), one.only_one_has_it)).collect();
+    assert_eq!(found, [("hash.searches", false), ("io.hits", true)]);
+}
+
+#[test]
 fn plans_of_the_same_system_that_differ_are_shown() {
     let mut lab = Lab::new(&servers(), &[1], (1, 1));
     lab.blocks(0, faster);
