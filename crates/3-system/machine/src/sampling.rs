@@ -29,9 +29,10 @@ pub struct VaryingPeriod {
 }
 
 impl VaryingPeriod {
-    /// Periods around this one: as many samples are taken as with it.
-    pub const fn around(mean: Nanos) -> Self {
-        Self { mean, changes: 0, changed: None }
+    /// Periods around this one: as many samples are taken as with it. They begin elsewhere in each process, so that those
+    /// of short ones are not always the same.
+    pub fn around(mean: Nanos) -> Self {
+        Self { mean, changes: std::process::id(), changed: None }
     }
 
     /// Gives the events other periods if they have had theirs for a while. Each starts anew, so this is not to be
@@ -93,7 +94,8 @@ mod tests {
     fn period_of_an_event_is_changed_after_a_while() {
         let mut builder = Builder::new(Software::CPU_CLOCK);
         let event = builder.exclude_kernel(true).sample_period(1_000_000).build().unwrap();
-        let mut varying = VaryingPeriod::around(Nanos::from_millis(1));
+        let mut varying =
+            VaryingPeriod { changes: 0, ..VaryingPeriod::around(Nanos::from_millis(1)) };
         varying.vary([&event].into_iter()).unwrap();
         varying.vary([&event].into_iter()).unwrap();
         assert_eq!(varying.changes, 1, "of a call that came too early");

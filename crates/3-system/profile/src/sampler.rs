@@ -76,7 +76,7 @@ pub struct Sampler {
     /// Of events of CPUs. Those of threads begin anew when their thread gets a CPU.
     varying: Option<VaryingPeriod>,
     /// Samples that were lost because a buffer was full.
-    lost: u64,
+    pub(crate) lost: u64,
 }
 
 /// The numbers of the registers in samples (`uapi/asm/perf_regs.h` of the kernel): frame pointer, on aarch64 the link
@@ -191,11 +191,6 @@ impl Sampler {
         self.period
     }
 
-    /// Samples that were lost because a buffer was full.
-    pub const fn lost(&self) -> u64 {
-        self.lost
-    }
-
     /// Reads what was sampled of these processes.
     pub(crate) fn drain(&mut self, pids: &HashSet<u32>, mut each: impl FnMut(Sample<'_>)) {
         for ring in &mut self.rings {
@@ -277,10 +272,14 @@ fn rings(
         let counters = cpus.iter().map(|cpu| build(*cpu)).collect::<io::Result<Vec<Counter>>>()?;
         let rings = counters.into_iter().map(|one| one.sampled(size));
         match rings.collect::<io::Result<Vec<_>>>() {
-            Err(error) if is_refusal(&error) && size > LEAST_RING => size /= 2,
+            Err(error) if is_too_large(&error) && size > LEAST_RING => size /= 2,
             rings => return rings,
         }
     }
+}
+
+fn is_too_large(error: &io::Error) -> bool {
+    is_refusal(error) || error.raw_os_error() == Some(libc::ENOMEM)
 }
 
 fn is_refusal(error: &io::Error) -> bool {

@@ -42,7 +42,7 @@ impl Collector {
     /// Adds what was sampled of these processes since the last call.
     pub fn collect(&mut self, sampler: &mut Sampler, pids: &HashSet<u32>) {
         sampler.drain(pids, |sample| self.add(&sample));
-        self.profile.lost = sampler.lost();
+        self.profile.lost = self.profile.lost.saturating_add(std::mem::take(&mut sampler.lost));
     }
 
     /// All that was collected, and begins anew.

@@ -130,7 +130,8 @@ impl WaitSampler {
         Ok(())
     }
 
-    /// The threads that wait most often for clients, one for each client.
+    /// The threads that wait most often for clients, one for each client. One that accepts connections waits for them, too,
+    /// and does nothing else.
     fn sessions(&mut self, threads: &BTreeMap<u32, Thread>, clients: u32) -> HashSet<u32> {
         let waits_for_client = |thread: &Thread| {
             thread.waits.iter().filter(|wait| wait.kind == WaitKind::Client).count()
@@ -141,7 +142,7 @@ impl WaitSampler {
                 serves_no_client(&String::from_utf8_lossy(&title))
             })
         };
-        let serving = threads.iter().filter(|(_, thread)| !is_other(thread.pid));
+        let serving = threads.iter().filter(|(_, thread)| thread.cpu > 0 && !is_other(thread.pid));
         let mut waiting: Vec<(usize, u32)> =
             serving.map(|(number, thread)| (waits_for_client(thread), *number)).collect();
         waiting.retain(|(count, _)| *count > 0);
@@ -316,13 +317,15 @@ mod tests {
     fn threads_that_wait_for_clients_most_often_execute_statements() {
         let wait = |kind, count: usize| {
             let wait = Wait { kind, nanos: 1, stack: None };
-            Thread { waits: vec![wait; count], ..Thread::default() }
+            Thread { cpu: 1, waits: vec![wait; count], ..Thread::default() }
         };
         let threads = BTreeMap::from([
             (1, wait(WaitKind::Client, 1)),
             (2, wait(WaitKind::Client, 90)),
             (3, wait(WaitKind::Lock, 500)),
             (4, wait(WaitKind::Client, 110)),
+            // Accepts connections.
+            (5, Thread { cpu: 0, ..wait(WaitKind::Client, 900) }),
         ]);
         let mut sampler = WaitSampler::open(&[]);
         assert_eq!(sampler.sessions(&threads, 2), HashSet::from([2, 4]));

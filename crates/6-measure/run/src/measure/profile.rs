@@ -117,7 +117,7 @@ impl MicrobenchmarkRun<'_> {
     ) -> Schedule {
         let experiment = self.context.experiment;
         let first = first.saturating_add(restart.saturating_mul(BLOCKS_OF_START));
-        let slice = profiled_slice(&experiment.schedule, &case.microbenchmark);
+        let slice = profiled_slice(experiment, &case.microbenchmark);
         let plan =
             BlockPlan { clients: case.clients, ..plain_blocks(experiment, id, first, slice) };
         Schedule::new(plan, self.taking_part(instances))
@@ -211,7 +211,7 @@ fn start(
     for (number, instance) in running(instances) {
         let candidate = &instance.candidate;
         // It is reported already.
-        if candidate.host.is_none() && !is_permitted || is_unknown(candidate) {
+        if candidate.host.is_none() && !is_permitted || !can_be_sampled(candidate) {
             continue;
         }
         match instance.start_profile(profiling.frequency) {
@@ -234,21 +234,33 @@ fn is_unknown(candidate: &ResolvedCandidate) -> bool {
     matches!(&candidate.deployment, Deployment::Existing(server) if server.pid.is_none())
 }
 
-/// Warnings about existing servers that cannot be sampled.
-pub(crate) fn warnings_of_existing(
+/// Whether stacks of it tell functions. The live optimizer moves those of the server to memory without a file, where they
+/// have neither names nor tables for unwinding.
+fn can_be_sampled(candidate: &ResolvedCandidate) -> bool {
+    !is_unknown(candidate) && candidate.spec.live.is_none()
+}
+
+/// Warnings about candidates that cannot be sampled.
+pub(crate) fn warnings_of_candidates(
     experiment: &Experiment,
     candidates: &[ResolvedCandidate],
 ) -> Vec<Warning> {
-    let unknown = candidates.iter().filter(|one| one.role != Role::Control && is_unknown(one));
-    let warning = |one: &ResolvedCandidate| Warning {
-        what: format!(
-            "{} of {}: the server runs on another machine, or its process is not known",
-            Warning::NO_STACKS,
-            one.name
-        ),
-        advice: "set `pid`, or `host` for a server on another machine".to_owned(),
+    let others = candidates.iter().filter(|one| one.role != Role::Control && !can_be_sampled(one));
+    let warning = |one: &ResolvedCandidate| {
+        let (why, advice) = match is_unknown(one) {
+            true => (
+                "the server runs on another machine, or its process is not known",
+                "set `pid`, or `host` for a server on another machine",
+            ),
+            false => (
+                "the live optimizer moves its functions to where they have no names",
+                "compare builds without `live` by function",
+            ),
+        };
+        let what = format!("{} of {}: {why}", Warning::NO_STACKS, one.name);
+        Warning { what, advice: advice.to_owned() }
     };
-    unknown.filter(|_| experiment.profile.is_some()).map(warning).collect()
+    others.filter(|_| experiment.profile.is_some()).map(warning).collect()
 }
 
 /// A warning if the kernel does not permit to sample all CPUs of this machine, before a run with a profile.

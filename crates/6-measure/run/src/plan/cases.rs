@@ -220,10 +220,18 @@ const MOST_PROFILED: u32 = 4_000;
 /// in a slice.
 const MOST_EXTENDED: u32 = 3;
 
+/// Samples that a slice in which stacks are sampled has at most: the buffer of a CPU, which is read after it, has room
+/// for 290.
+const MOST_SAMPLES: u64 = 200;
+
 /// The length of a slice in which stacks are sampled or waits recorded. Lead-ins would take half of the time of slices of
-/// 5 ms, and take at most a fifth of these, which are still of the order of those that are measured.
-pub(crate) fn profiled_slice(schedule: &Schedule, microbenchmark: &Microbenchmark) -> Nanos {
-    slice_length(schedule, microbenchmark).max(Nanos::from_millis(20))
+/// 5 ms, and take at most a fifth of these, which are still of the order of those that are measured. Slices of writes can
+/// be shorter than measured ones.
+pub(crate) fn profiled_slice(experiment: &Experiment, microbenchmark: &Microbenchmark) -> Nanos {
+    let frequency = experiment.profile.as_ref().map_or(1, |profiling| profiling.frequency.max(1));
+    let longest = Nanos::from_secs(MOST_SAMPLES).as_nanos() / u64::from(frequency);
+    let longest = Nanos::from_nanos(longest).min(Nanos::from_millis(200));
+    slice_length(&experiment.schedule, microbenchmark).min(longest).max(Nanos::from_millis(20))
 }
 
 /// Of so many planned blocks of a start stacks are sampled or waits recorded in all but one. What that costs is told from
@@ -249,7 +257,7 @@ impl ProfiledBlocks {
         };
         let schedule = &experiment.schedule;
         let time = profiling.time.as_nanos() / u64::from(schedule.restarts.max(1));
-        let slices = slices_in(time, profiled_slice(schedule, microbenchmark));
+        let slices = slices_in(time, profiled_slice(experiment, microbenchmark));
         let unsampled = slices.div_ceil(PROFILED_OF - 1);
         let planned = slices.saturating_add(unsampled).clamp(2, MOST_PROFILED);
         let more = slices.saturating_mul(MOST_EXTENDED - 1);
@@ -300,7 +308,7 @@ pub(crate) fn profile_times(
     };
     let wanted = |of: fn(&Profiling) -> bool| experiment.profile.as_ref().is_some_and(of);
     let of_waits = if wanted(|profiling| profiling.waits) { blocks.planned + 1 } else { 0 };
-    let slice = profiled_slice(schedule, microbenchmark);
+    let slice = profiled_slice(experiment, microbenchmark);
     let sampling = |blocks: u32| time(slice, blocks + 1 + of_waits);
     let counting = match wanted(|profiling| profiling.instructions) {
         true => time(instruction_slice(schedule, microbenchmark), INSTRUCTION_BLOCKS),

@@ -27,7 +27,7 @@ use crate::instance::context::RunContext;
 use crate::instance::cpus::allowed_cpus;
 use crate::instance::{Instance, data};
 use crate::measure::checks::with_lines;
-use crate::measure::profile::warnings_of_existing;
+use crate::measure::profile::warnings_of_candidates;
 use crate::options::Options;
 use crate::plan::RunPlan;
 use crate::plan::cases::cases;
@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
         self.recorder.check_cancelled()?;
         let mut candidates = candidates?;
         self.find_server_processes(&mut candidates)?;
-        self.warn_once(warnings_of_existing(experiment, &candidates))?;
+        self.warn_once(warnings_of_candidates(experiment, &candidates))?;
         self.warn_once(auditing::warnings(&candidates))?;
         self.store_candidates(&candidates)?;
         self.warn_once(in_force::planned(&candidates)?)?;
