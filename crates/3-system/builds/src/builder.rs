@@ -218,7 +218,7 @@ impl Job<'_> {
     }
 
     fn reuse(&self, build: Build) -> Build {
-        self.cache.note_use(&build.fingerprint);
+        self.cache.build(&build.fingerprint).note_use();
         tracing::info!(request = %self.prepared.request, "using a cached build");
         (self.progress)(Event::Cached(self.prepared.request));
         build

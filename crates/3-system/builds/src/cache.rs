@@ -1,9 +1,9 @@
 //! The build cache: its directories, what is in it, and removal.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use dbdyno_machine::default_cache_path;
 use dbdyno_machine::safe_files::{SafeDir, UntrustedDir};
@@ -163,16 +163,6 @@ impl Cache {
         Ok(lock.map(|lock| CacheLease { _lock: lock }))
     }
 
-    /// Records the use of a build: the least recently used ones are removed first.
-    pub(crate) fn note_use(&self, fingerprint: &Fingerprint) {
-        let json = self.folder(fingerprint).join(Kind::Build.description());
-        // A read-only cache never shrinks.
-        let _ = File::options()
-            .append(true)
-            .open(json)
-            .and_then(|file| file.set_modified(SystemTime::now()));
-    }
-
     /// Removes what killed processes left. Entries that cannot be removed are skipped until the
     /// next time.
     pub(crate) fn sweep(&self) {
@@ -259,7 +249,9 @@ fn stem(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::{PermissionsExt, chown};
+    use std::time::SystemTime;
 
     use super::*;
     use crate::trusted_tree::we_are_root;
@@ -330,6 +322,27 @@ mod tests {
         }
         assert!(!dir.path().join("work/left.gone").exists());
         assert!(dir.path().join("work/whole").exists());
+    }
+
+    #[test]
+    fn use_of_any_entry_is_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(&CacheDir::open(dir.path()).unwrap());
+        for kind in Kind::ALL {
+            let entry = cache.entry(kind, "one");
+            let (folder, made) = (entry.folder.clone(), SystemTime::UNIX_EPOCH);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(kind.description()), "1").unwrap();
+            for path in [folder.join(kind.description()), folder.clone()] {
+                File::open(path).unwrap().set_modified(made).unwrap();
+            }
+            let used =
+                || cache.inventory().into_iter().find(|one| one.path == folder).unwrap().used;
+            assert_eq!(used(), made, "{kind:?}");
+            let any = |_: &mut u32, _: &Path| Ok(());
+            entry.find(&any, &AtomicBool::new(false)).unwrap().unwrap();
+            assert!(used() > made, "{kind:?}");
+        }
     }
 
     #[test]

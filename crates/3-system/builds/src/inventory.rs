@@ -48,6 +48,7 @@ pub enum CacheEntryKind {
 impl Cache {
     /// All complete entries.
     pub fn inventory(&self) -> Vec<CacheEntry> {
+        let used = |kind: Kind, path: &Path| time(&path.join(kind.description())).max(time(path));
         let mut all = Vec::new();
         let mut add = |folder: &str, of: &dyn Fn(&Path) -> (CacheEntryKind, SystemTime)| {
             for path in entries(&self.root().join(folder)) {
@@ -59,13 +60,17 @@ impl Cache {
             let kind = read_build(path).map_or(CacheEntryKind::UnreadableBuild, |build| {
                 CacheEntryKind::Build(Box::new(build))
             });
-            (kind, time(&path.join(Kind::Build.description())).max(time(path)))
+            (kind, used(Kind::Build, path))
         });
         add("work", &|path| (CacheEntryKind::Tree, time(&path.join("log.txt"))));
         add("failed", &|path| (CacheEntryKind::Failed, time(path)));
-        add("profiles", &|path| (CacheEntryKind::Profile(trained_on_in(path)), time(path)));
-        add("sources", &|path| (CacheEntryKind::Source, time(path)));
-        add("releases", &|path| (CacheEntryKind::Release(describe(path)), time(path)));
+        add("profiles", &|path| {
+            (CacheEntryKind::Profile(trained_on_in(path)), used(Kind::Profile, path))
+        });
+        add("sources", &|path| (CacheEntryKind::Source, used(Kind::Source, path)));
+        add("releases", &|path| {
+            (CacheEntryKind::Release(describe(path)), used(Kind::Release, path))
+        });
         for folder in ["downloads", "apt"] {
             add(folder, &|path| (CacheEntryKind::Download, time(path)));
         }

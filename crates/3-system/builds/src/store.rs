@@ -15,7 +15,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -147,7 +147,22 @@ impl Entry {
         }
         let Some(lock) = self.lock(Sharing::Shared, cancel, || {})? else { return Ok(None) };
         let about = self.read(check).ok();
-        Ok(about.map(|about| Held { folder: self.folder, about, _lock: Arc::new(lock) }))
+        Ok(about.map(|about| self.held(about, lock)))
+    }
+
+    fn held<D>(self, about: D, lock: Lock) -> Held<D> {
+        self.note_use();
+        Held { folder: self.folder, about, _lock: Arc::new(lock) }
+    }
+
+    /// Records the use of a complete entry: the least recently used ones are removed first.
+    pub(crate) fn note_use(&self) {
+        let json = self.folder.join(self.kind.description());
+        // A read-only cache never shrinks.
+        let _ = File::options()
+            .append(true)
+            .open(json)
+            .and_then(|file| file.set_modified(SystemTime::now()));
     }
 
     /// Finds a complete entry, or the right to make it.
@@ -165,10 +180,8 @@ impl Entry {
         let Some(lock) = self.lock(Sharing::Shared, query.cancel, on_wait)? else {
             return Ok(Lookup::Cancelled);
         };
-        let held =
-            |folder, about, lock| Lookup::Found(Held { folder, about, _lock: Arc::new(lock) });
         if let Ok(about) = self.read(query.check) {
-            return Ok(held(self.folder, about, lock));
+            return Ok(Lookup::Found(self.held(about, lock)));
         }
         drop(lock);
         let Some(lock) = self.lock(Sharing::Exclusive, query.cancel, on_wait)? else {
@@ -178,7 +191,7 @@ impl Entry {
         match self.read(query.check) {
             Ok(about) => {
                 lock.share().map_err(io_error("locking", &self.lock))?;
-                Ok(held(self.folder, about, lock))
+                Ok(Lookup::Found(self.held(about, lock)))
             }
             Err(reason) => {
                 reason.into_iter().for_each(query.on_invalid);
