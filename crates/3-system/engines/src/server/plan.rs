@@ -215,10 +215,20 @@ impl ServerPlan {
     }
 
     /// Equal for plans whose servers can use copies of the same data directory: same system, version
-    /// and engine, and same values of the settings that affect the format on disk.
-    pub fn data_kind(&self) -> String {
-        let Installation { system, version, .. } = &self.installation;
+    /// and engine, and same values of the settings that affect the format on disk. A server that was
+    /// compiled for the run has a source, whose SHA-256 this is, and arguments of its configure tool.
+    pub fn data_kind(&self, compiled: Option<(&str, &[String])>) -> String {
+        let Installation { system, version, sha256, .. } = &self.installation;
         let mut words = vec![system.name().to_owned(), version.clone()];
+        if *system == ServerSystem::PostgreSql {
+            let (source, arguments) = compiled.unwrap_or((sha256, &[]));
+            let sizes = |word: &&String| word.contains("blocksize") || word.contains("segsize");
+            words.extend(arguments.iter().filter(sizes).cloned());
+            // The system catalogs change from commit to commit until the first beta.
+            if version.contains("devel") {
+                words.push(source.to_owned());
+            }
+        }
         words.extend(self.engine.map(|engine| engine.name().to_owned()));
         for name in server_program(*system).facts().format_settings {
             // Without a value the server's default applies, which depends on the version only.
@@ -519,7 +529,7 @@ mod tests {
 
     #[test]
     fn data_kind_depends_on_engine_and_format_settings_only() {
-        let kind = |engine, overrides: &[_]| plan(Some(engine), overrides).unwrap().data_kind();
+        let kind = |engine, overrides: &[_]| plan(Some(engine), overrides).unwrap().data_kind(None);
         let innodb = kind(StorageEngine::InnoDb, &[]);
         assert_eq!(innodb, kind(StorageEngine::InnoDb, &[("innodb_buffer_pool_size", "1G")]));
         assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("innodb_page_size", "8K")]));
@@ -527,6 +537,29 @@ mod tests {
         assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("innodb-fill-factor", "50")]));
         assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("histogram_size", "0")]));
         assert_ne!(innodb, kind(StorageEngine::MyRocks, &[]));
+    }
+
+    #[test]
+    fn postgresql_of_one_version_can_have_several_formats() {
+        let kind = |version: &str, sha256: &str, compiled: Option<(&str, &[&str])>| {
+            let installation = Installation {
+                system: ServerSystem::PostgreSql,
+                version: version.to_owned(),
+                sha256: sha256.to_owned(),
+                ..plan(None, &[]).unwrap().installation
+            };
+            let shape = DataShape { tables: 1, rows: 1, clients: 1 };
+            let plan = ServerPlan::new(installation, None, Durability::Relaxed, vec![], shape);
+            let arguments: Vec<String> =
+                compiled.iter().flat_map(|(_, words)| *words).map(|&word| word.into()).collect();
+            plan.unwrap().data_kind(compiled.map(|(source, _)| (source, arguments.as_slice())))
+        };
+        assert_eq!(kind("18.1", "1", None), kind("18.1", "2", None));
+        assert_ne!(kind("19devel", "1", None), kind("19devel", "2", None));
+        // Variants of one source can share data.
+        let variant = |program, argument| kind("19devel", program, Some(("source", &[argument])));
+        assert_eq!(variant("1", "--with-lz4"), variant("2", "--without-icu"));
+        assert_ne!(variant("1", "--with-blocksize=8"), variant("1", "--with-blocksize=32"));
     }
 
     const MIB: u64 = 1 << 20;

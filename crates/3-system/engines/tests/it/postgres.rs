@@ -94,7 +94,7 @@ impl Lab {
     pub fn create_data(&self, name: &str, plan: &ServerPlan) -> ServerDir {
         static TEMPLATE: Shared<Template> = Shared::new();
         let server_dir = self.server_dir(name);
-        if plan.data_kind() == self::plan().data_kind() {
+        if plan.data_kind(None) == self::plan().data_kind(None) {
             clone_template(&TEMPLATE, plan, &server_dir);
         } else {
             initialise(plan, &server_dir).unwrap_or_else(|error| panic!("{error}"));
@@ -330,7 +330,7 @@ fn shown_settings_are_applied() {
         ("auto_explain.log_min_duration", "5s"),
     ];
     let plan = plan_with(Durability::Strict, &overrides).unwrap();
-    assert_ne!(plan.data_kind(), self::plan().data_kind());
+    assert_ne!(plan.data_kind(None), self::plan().data_kind(None));
     let server_dir = lab.create_data("strict", &plan);
     let server = start(&plan, &server_dir);
     let engine = engine(server.target(), "dbdyno", true);

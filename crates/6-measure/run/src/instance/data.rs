@@ -33,7 +33,10 @@ fn kind(candidate: &ResolvedCandidate) -> Option<String> {
                 .host
                 .as_ref()
                 .map_or(String::new(), |host| format!(" on host {}", host.name()));
-            Some(plan.data_kind() + &host)
+            let build = candidate.server_build.as_deref();
+            let source = build.map(|build| build.source_sha256.to_string());
+            let arguments = build.map(|build| build.options.arguments.as_slice());
+            Some(plan.data_kind(source.as_deref().zip(arguments)) + &host)
         }
         (_, System::Sqlite { config, .. }) => {
             Some(format!("sqlite {}", config.page_size.as_bytes()))
