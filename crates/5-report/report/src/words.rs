@@ -418,9 +418,16 @@ fn reported_differently([candidate, baseline]: [&CandidateRecord; 2]) -> Vec<(&s
     let differing = candidate.server_settings.iter().filter_map(|(name, value)| {
         let values = [value.as_str(), of_baseline(name)?];
         let [own, other] = values.map(|value| if value.is_empty() { "''" } else { value });
-        (values[0] != values[1]).then_some((name.as_str(), own, other))
+        (!are_equal(values)).then_some((name.as_str(), own, other))
     });
     differing.collect()
+}
+
+/// Whether two values are the same. Releases write numbers differently, such as `0` and `0.000000`.
+fn are_equal([one, other]: [&str; 2]) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    let is_fraction = one.contains('.') || other.contains('.');
+    one == other || is_fraction && number(one).is_some() && number(one) == number(other)
 }
 
 /// What a release reports of itself and not of its settings.
@@ -726,6 +733,7 @@ mod tests {
             ("innodb_buffer_pool_size", "1073741824"),
             ("innodb_change_buffering", "all"),
             ("innodb_version", "10"),
+            ("expire_logs_days", "0"),
             ("only_there", "1"),
             ("optimizer_switch", "mrr=off,hash_join=off"),
         ];
@@ -734,6 +742,7 @@ mod tests {
             ("innodb_buffer_pool_size", "1G"),
             ("innodb_change_buffering", "none"),
             ("innodb_version", "11"),
+            ("expire_logs_days", "0.000000"),
             ("optimizer_switch", "mrr=off,hash_join=on,rowid_filter=on"),
         ];
         let baseline = release("10.11", &old);
