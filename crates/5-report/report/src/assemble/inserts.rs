@@ -109,12 +109,19 @@ fn compare(candidates: &mut [CandidateStep]) {
     let baseline = candidates.iter().find(|candidate| candidate.role == Role::Baseline).cloned();
     let Some(baseline) = baseline else { return };
     for candidate in candidates.iter_mut().filter(|one| one.role != Role::Baseline) {
-        candidate.relative = Some(candidate.figures.relative_to(&baseline.figures));
         let pairs = candidate.repeats.iter().filter_map(|run| {
             let base = baseline.repeats.iter().find(|base| base.repeat == run.repeat)?;
-            Some(run.figures.relative_to(&base.figures))
+            Some([&run.figures, &base.figures])
         });
-        let ratios: Vec<InsertFigures> = pairs.collect();
+        // Of the repeats of both: the machine's speed changes from one to the next.
+        let pairs: Vec<[&InsertFigures; 2]> = pairs.collect();
+        let [own, base] = [0, 1].map(|side| {
+            let all: Vec<&InsertFigures> = pairs.iter().map(|pair| pair[side]).collect();
+            InsertFigures::over(&all, median)
+        });
+        candidate.relative = Some(own.relative_to(&base));
+        let ratios: Vec<InsertFigures> =
+            pairs.iter().map(|[own, base]| own.relative_to(base)).collect();
         let ratios: Vec<&InsertFigures> = ratios.iter().collect();
         candidate.relative_spread = (ratios.len() > 1).then(|| {
             let least = |values: &[f64]| values.iter().copied().reduce(f64::min);
