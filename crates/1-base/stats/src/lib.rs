@@ -26,7 +26,8 @@ pub use response_times::{
     percentile_ratios,
 };
 pub use restarts::{
-    interval_of_repeats, mean_with_half_width, restart_medians, restarts_with_interval,
+    MIN_RESTARTS, interval_of_repeats, mean_with_half_width, restart_medians,
+    restarts_with_interval,
 };
 pub use summary::{Summary, geometric_mean};
 pub use time_to_resolve::time_to_resolve;

@@ -12,7 +12,7 @@ use weighted::WeightedStarts;
 
 /// Minimum number of restarts for an interval over restarts. With two, as after an interruption of
 /// a run without restarts, it would be twelve standard deviations wide.
-pub(crate) const MIN_RESTARTS: usize = 3;
+pub const MIN_RESTARTS: usize = 3;
 
 /// Minimum number of neighbouring blocks for the variance of a block.
 const MIN_NEIGHBOURS: usize = 5;

@@ -116,6 +116,7 @@ pub fn assemble(run: &RunReader) -> Result<Report, ResultsError> {
         elapsed: sessions.iter().map(|session| session.elapsed).sum(),
         version: sessions.last().map_or_else(String::new, |session| session.version.clone()),
         baseline: run.baseline()?,
+        planned_restarts: planned,
         groups: groups(Grouping::Five),
         three_groups: groups(Grouping::Three),
         effects: contrasts::effects(run, &measured, &records, qps.as_ref()),

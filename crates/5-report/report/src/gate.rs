@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::{fmt, io};
 
 use dbdyno_document::did_you_mean;
-use dbdyno_stats::{Estimate, Quotient};
+use dbdyno_stats::{Estimate, MIN_RESTARTS, Quotient};
 use dbdyno_text::{Cell, Column, NoChart, Section, Table, break_name, code, escape, plain, wrap};
 use dbdyno_units::{Nanos, Ratio, Share};
 use quick_xml::Writer;
@@ -18,7 +18,7 @@ use quick_xml::events::BytesText;
 use crate::figures::{percent, size_of};
 use crate::key_results::{Finding, change};
 use crate::metric::{Grouping, clients};
-use crate::model::{Metric, MicrobenchmarkRows, Report, Row, Verdict, compared_names};
+use crate::model::{Metric, MicrobenchmarkRows, Report, Row, RunStatus, Verdict, compared_names};
 
 /// What a run says about one rule.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub enum Outcome {
     Broken(Quotient),
     /// Certainly not worse by more than the limit.
     Kept(Quotient),
-    /// The interval contains the limit.
+    /// The interval contains the limit, or what is beyond the rule's is not beyond the noise floor.
     Uncertain(Quotient),
     /// Nothing is known, for this reason.
     NotJudged(&'static str),
@@ -86,9 +86,12 @@ impl Judged<'_> {
         one.is_broken() || self.strict && matches!(one.outcome, Outcome::Uncertain(_))
     }
 
-    /// Whether nothing is known about any comparison: such a rule protects from nothing.
+    /// Whether nothing is known about any comparison of a candidate: such a rule does not protect from it.
     pub fn is_unknown(&self) -> bool {
-        self.comparisons.iter().all(|one| matches!(one.outcome, Outcome::NotJudged(_)))
+        let is_unknown =
+            |of: &[Comparison]| of.iter().all(|one| matches!(one.outcome, Outcome::NotJudged(_)));
+        let mut candidates = self.comparisons.chunk_by(|a, b| a.candidate == b.candidate);
+        self.comparisons.is_empty() || candidates.any(is_unknown)
     }
 
     /// Whether a candidate failed in a microbenchmark that the rule is about.
@@ -182,8 +185,9 @@ impl Context<'_> {
                 Metric::Qps => "too few blocks",
                 Metric::Cpu => "CPU time is unknown, or too few blocks",
             }),
+            Some(_) if self.has_few_starts(row) => Outcome::NotJudged("too few starts"),
             Some((_, Some(Estimate { median, low, high, .. }))) => {
-                judge_interval(metric, limit, Quotient { ratio: median, low, high })
+                self.judge(metric, limit, Quotient { ratio: median, low, high })
             }
         };
         let name = Some(microbenchmark.name.clone());
@@ -227,7 +231,7 @@ impl Context<'_> {
                     continue;
                 };
                 let limit = self.limit(noise);
-                let outcome = judge_interval(metric, limit, Quotient { ratio, low, high });
+                let outcome = self.judge(metric, limit, Quotient { ratio, low, high });
                 let place = (group, None, clients, time);
                 comparisons.push(self.comparison(place, metric, limit, outcome));
             }
@@ -239,6 +243,25 @@ impl Context<'_> {
     fn limit(&self, floor: Option<Share>) -> Share {
         let least = self.rule.limit.as_fraction();
         Share::from_fraction(floor.map_or(least, |floor| floor.as_fraction().max(least)))
+    }
+
+    /// Judges by the larger of both limits. What is beyond the rule's own is not kept because the control is as far away.
+    fn judge(&self, metric: Metric, limit: Share, interval: Quotient) -> Outcome {
+        match judge_interval(metric, limit, interval) {
+            Outcome::Kept(_) => match judge_interval(metric, self.rule.limit, interval) {
+                Outcome::Kept(_) => Outcome::Kept(interval),
+                _ => Outcome::Uncertain(interval),
+            },
+            known => known,
+        }
+    }
+
+    /// Whether the run has ended before the starts that an interval is to be over: what a single one differs by would be
+    /// certain.
+    fn has_few_starts(&self, row: Option<&Row>) -> bool {
+        let least = self.report.planned_restarts.unwrap_or(1).min(MIN_RESTARTS as u32) as usize;
+        self.report.status != RunStatus::Complete
+            && row.is_some_and(|row| row.restart_medians.len() < least)
     }
 
     fn comparison(
@@ -406,7 +429,10 @@ impl Comparison {
             Outcome::Uncertain(interval) => {
                 let limit = percent(self.limit);
                 let words = words(self.metric, interval);
-                format!("{words}; the interval contains the limit, {limit}")
+                match judge_interval(self.metric, self.limit, interval) {
+                    Outcome::Kept(_) => format!("{words}; no more than the noise floor, {limit}"),
+                    _ => format!("{words}; the interval contains the limit, {limit}"),
+                }
             }
             Outcome::NotJudged(reason) => reason.to_owned(),
         }
@@ -525,7 +551,9 @@ pub fn annotations(judged: &[Judged<'_>]) -> String {
     for one in judged {
         let title = property(&format!("dbdyno: {}", one.rule));
         if one.is_unknown() {
-            text.push_str(&format!("::warning title={title}::nothing could be judged\n"));
+            text.push_str(&format!(
+                "::warning title={title}::nothing could be judged of a candidate\n"
+            ));
         }
         for comparison in one.comparisons.iter().filter(|comparison| one.fails(comparison)) {
             let message =
@@ -547,7 +575,7 @@ fn property(text: &str) -> String {
 }
 
 /// The outcome of the run of this name as JUnit XML: a test suite for each rule, with a test case for each
-/// comparison and its measuring time. What is not judged is a skipped test.
+/// comparison and its measuring time. What failed is an error, and what else is not judged a skipped test.
 pub fn junit(judged: &[Judged<'_>], name: &str) -> io::Result<String> {
     junit_of(name, |xml| judged.iter().try_for_each(|one| suite(xml, one)))
 }
@@ -594,16 +622,19 @@ fn junit_of(
 
 fn suite(xml: &mut Writer<Vec<u8>>, judged: &Judged<'_>) -> io::Result<()> {
     let failed = judged.comparisons.iter().filter(|one| judged.fails(one)).count();
-    let skipped = judged.count(|one| matches!(one, Outcome::NotJudged(_)));
+    let is_error = |one: &Outcome| *one == Outcome::NotJudged(FAILED);
+    let errors = judged.count(is_error);
+    let skipped = judged.count(|one| matches!(one, Outcome::NotJudged(_)) && !is_error(one));
     let rule = plain(&judged.rule.to_string());
     let seconds = |time: Nanos| format!("{:.3}", time.as_secs_f64());
     let time = seconds(judged.comparisons.iter().map(|one| one.time).sum());
-    let (all, failed, skipped) =
-        (judged.comparisons.len().to_string(), failed.to_string(), skipped.to_string());
+    let [all, failed, errors, skipped] =
+        [judged.comparisons.len(), failed, errors, skipped].map(|count| count.to_string());
     let attributes = [
         ("name", rule.as_str()),
         ("tests", &all),
         ("failures", &failed),
+        ("errors", &errors),
         ("skipped", &skipped),
         ("time", &time),
     ];
@@ -617,6 +648,7 @@ fn suite(xml: &mut Writer<Vec<u8>>, judged: &Judged<'_>) -> io::Result<()> {
             let words = comparison.words();
             element(xml, "testcase", &case, |xml| match comparison.outcome {
                 _ if judged.fails(comparison) => message(xml, "failure", &words),
+                outcome if is_error(&outcome) => message(xml, "error", &words),
                 Outcome::NotJudged(_) => message(xml, "skipped", &words),
                 _ => {
                     let text = BytesText::new(&words);

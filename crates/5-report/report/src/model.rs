@@ -52,6 +52,9 @@ pub struct Report {
     pub elapsed: Nanos,
     pub version: String,
     pub baseline: String,
+    /// Planned starts of each candidate; `None` if it is unknown. Not in `run.json`.
+    #[serde(skip)]
+    pub planned_restarts: Option<u32>,
     /// All candidates, baseline first, control last.
     pub candidates: Vec<CandidateRecord>,
     /// One per microbenchmark and number of clients that has at least one row, in running order.

@@ -49,6 +49,7 @@ pub fn report_of(microbenchmarks: &[&str]) -> Report {
         elapsed: Nanos::from_secs(2_544),
         version: "0.1.0".to_owned(),
         baseline: candidates[0].name.clone(),
+        planned_restarts: None,
         microbenchmarks: microbenchmarks.collect(),
         unmeasured: Vec::new(),
         candidates,

@@ -54,6 +54,45 @@ fn only_what_is_certain_breaks_a_rule() {
 }
 
 #[test]
+fn difference_within_the_noise_floor_is_uncertain_and_not_kept() {
+    let mut report = sample::report();
+    let rules = rules(&["slower 0.1%"]);
+    let outcomes = |report: &Report| {
+        let judged = judge(report, &rules, true).unwrap();
+        let broken = judged[0].count(|one| matches!(one, Outcome::Broken(_)));
+        let kept = judged[0].count(|one| matches!(one, Outcome::Kept(_)));
+        (broken, kept, judged[0].is_uncertain(), terminal(&judged, 100))
+    };
+    let (broken, kept, ..) = outcomes(&report);
+    assert!(broken > 0 && kept > 0);
+    report.noise.as_mut().unwrap().typical = Share::from_percent(60.0);
+    let (none_broken, as_many_kept, is_uncertain, text) = outcomes(&report);
+    assert_eq!((none_broken, as_many_kept), (0, kept));
+    assert!(is_uncertain && text.contains("; no more than the noise floor, 60%"), "{text}");
+}
+
+#[test]
+fn rule_is_unknown_if_nothing_of_one_candidate_is_judged() {
+    let comparison = |candidate: &str, outcome| Comparison {
+        candidate: candidate.to_owned(),
+        group: "writes".to_owned(),
+        microbenchmark: None,
+        clients: None,
+        metric: Metric::Cpu,
+        limit: Share::from_percent(2.0),
+        time: Nanos::ZERO,
+        outcome,
+    };
+    let kept = Outcome::Kept(Quotient { ratio: Ratio::ONE, low: Ratio::ONE, high: Ratio::ONE });
+    let rule = "more-cpu 2%".parse::<Rule>().unwrap();
+    let judged = |comparisons| Judged { rule: &rule, strict: false, comparisons }.is_unknown();
+    let unknown = Outcome::NotJudged("CPU time is unknown, or too few blocks");
+    assert!(judged(vec![comparison("a", kept), comparison("b", unknown)]));
+    assert!(!judged(vec![comparison("a", kept), comparison("a", unknown)]));
+    assert!(judged(Vec::new()));
+}
+
+#[test]
 fn every_microbenchmark_of_every_candidate_is_judged() {
     let report = sample::report();
     let rules = rules(&["slower 2%", "worse 2% in writes", "slower 0% in point-1 of rel"]);
@@ -136,7 +175,7 @@ Rules
     insta::assert_snapshot!(junit(&judged, &report.name).unwrap(), @r#"
 <?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="a &lt;name&gt;">
-  <testsuite name="slower 0.5%" tests="6" failures="1" skipped="0" time="300.000">
+  <testsuite name="slower 0.5%" tests="6" failures="1" errors="0" skipped="0" time="300.000">
     <testcase classname="rel" name="hot-points_range=100" time="50.000">
       <failure message="0.8% less QPS (0.6% to 1%)"/>
     </testcase>
@@ -156,7 +195,7 @@ Rules
       <system-out>QPS: 1.2% less to 1.5% more; the interval contains the limit, 0.7%</system-out>
     </testcase>
   </testsuite>
-  <testsuite name="worse 90%" tests="6" failures="0" skipped="0" time="300.000">
+  <testsuite name="worse 90%" tests="6" failures="0" errors="0" skipped="0" time="300.000">
     <testcase classname="rel" name="hot-points_range=100" time="50.000">
       <system-out>0.8% less QPS (0.6% to 1%)</system-out>
     </testcase>
