@@ -73,7 +73,8 @@ pub fn each_option(comparison: &Comparison<'_>) -> Result<ExitCode, CliError> {
     match search.run()? {
         Some(found) => {
             output::print(&found.text(settings, &baseline, search.directory));
-            Ok(if found.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            let has_failures = found.has_failures || !found.failed.is_empty();
+            Ok(if has_failures { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         None => Ok(stopped_in(search.directory)),
     }
@@ -98,6 +99,8 @@ struct Found {
     others: Vec<(Group, OptionEffect)>,
     /// Without which nothing could be judged, and why.
     failed: Vec<(Group, String)>,
+    /// Whether a candidate failed, in a part of what was measured at least.
+    has_failures: bool,
     /// That the baseline has in force anyway.
     same: Group,
     /// Without any of them.
@@ -124,6 +127,7 @@ impl Search<'_> {
             let name = format!("screening-{number}");
             let Some(report) = self.measure(&name, &groups, true)? else { return Ok(None) };
             let effects = option_effects(&report);
+            found.has_failures |= !report.failures.is_empty();
             found.none = found.none.or_else(|| effect_of(&effects, self.baseline).ok());
             if number == 1 {
                 found.same = self.without_effect(&name)?;
@@ -153,6 +157,7 @@ impl Search<'_> {
             let name = format!("measured-{number}");
             let Some(report) = self.measure(&name, groups, false)? else { return Ok(None) };
             let effects = option_effects(&report);
+            found.has_failures |= !report.failures.is_empty();
             if number == 1 {
                 found.none = effect_of(&effects, self.baseline).ok().or(found.none);
             }
@@ -379,7 +384,14 @@ impl Found {
             let of_kind = || self.others.iter().filter(|(_, effect)| is_of_kind(effect));
             let hidden = OptionEffect::hidden(of_kind().map(|(_, effect)| effect));
             let Some(hidden) = hidden else { continue };
-            let listed = of_kind().map(|(group, effect)| names(group) + &not_judged(effect));
+            let listed = of_kind().map(|(group, effect)| match group.len() {
+                1 => names(group) + &not_judged(effect),
+                _ => format!(
+                    "[{}] (only left out together: opposite effects would cancel){}",
+                    names(group),
+                    not_judged(effect)
+                ),
+            });
             let listed: Vec<String> = listed.collect();
             let _ = match is_noisy {
                 false => writeln!(text, "  no difference above {hidden} was found without one of"),
@@ -405,7 +417,9 @@ impl Found {
             };
             let _ = writeln!(text, "  without all of them, as {baseline}");
             output::wrapped(&mut text, "    ", &(words + &not_judged(none)));
-            if self.counting.is_empty() && unknown == 0 && !none.found.is_empty() {
+            let are_alone = self.others.iter().all(|(group, _)| group.len() == 1);
+            let is_known = unknown == 0 && are_alone && !self.has_failures;
+            if self.counting.is_empty() && is_known && !none.found.is_empty() {
                 text.push_str(
                     "Together they count and none of them alone: one may do what another does, too.\n",
                 );
@@ -487,7 +501,7 @@ mod tests {
             own: Some("1".to_owned()),
             baseline: None,
         };
-        let settings = ["a", "b", "c", "d", "e", "f"].map(setting);
+        let settings = ["a", "b", "c", "d", "e", "f", "g", "h"].map(setting);
         let effect = |found: &[(&str, &str)], within: Option<f64>| OptionEffect {
             candidate: "any".to_owned(),
             found: found
@@ -507,10 +521,12 @@ mod tests {
             counting: vec![(vec![0], effect(&[("point", "45% less QPS (43% to 47%)")], None))],
             others: vec![
                 (vec![1], effect(&[], Some(2.1))),
+                (vec![6, 7], effect(&[], Some(1.5))),
                 (vec![2], bound),
                 (vec![3], effect(&[], Some(95.0))),
             ],
             failed: vec![(vec![4], "point: QPS: failed".to_owned())],
+            has_failures: false,
             same: vec![5],
             none: Some(effect(&[], Some(3.0))),
             beside_defaults: vec!["all sets a = 1; mariadb has 2".to_owned()],
@@ -518,11 +534,12 @@ mod tests {
         assert_eq!(
             found.text(&settings, "mariadb", Path::new("/results/x")),
             "
-1 of 6 settings count; of 2 this is not known
+1 of 8 settings count; of 2 this is not known
   a=1
     without it 45% less QPS (43% to 47%) on point
   no difference above 2.1% in QPS was found without one of
-    b=1, c=1 (not judged: scan: QPS: client-bound)
+    b=1, [g=1, h=1] (only left out together: opposite effects would cancel),
+    c=1 (not judged: scan: QPS: client-bound)
   too noisy to tell, up to 95% in QPS, without one of
     d=1
   the same in mariadb anyway: f=1
