@@ -550,6 +550,35 @@ fn ids_continue_after_loading_updating_and_restarting() {
 }
 
 #[test]
+fn commits_survive_a_killed_server() {
+    for storage in [StorageEngine::InnoDb, StorageEngine::MyRocks] {
+        let run = Run::new();
+        let plan = plan(storage, &[]);
+        create_data(&plan, &run.server_dir("a"));
+        let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+        let a = engine(&server, storage, true);
+        a.create_schema().unwrap();
+        let mut connection = a.connect().unwrap();
+        load(&a, &mut connection, &tables()[0], ROWS);
+        // For longer than a second, after which logs are written anyway.
+        let started = Instant::now();
+        let mut inserted = 0;
+        while started.elapsed() < Duration::from_millis(1_300) {
+            connection.run("INSERT INTO sbtest1 (k, c, pad) VALUES (1, 'c', 'pad')").unwrap();
+            inserted += 1;
+        }
+        check_death(server);
+        let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+        let mut connection = engine(&server, storage, true).connect().unwrap();
+        let rows = text(&mut connection, "SELECT COUNT(*) FROM sbtest1");
+        assert_eq!(rows, (ROWS + inserted).to_string(), "{storage:?}");
+        drop(connection);
+        server.stop().unwrap();
+        run.end();
+    }
+}
+
+#[test]
 fn foreign_schema_is_not_touched() {
     let run = Run::new();
     let plan = plan(StorageEngine::InnoDb, &[("auto_increment_increment", "7")]);

@@ -118,14 +118,24 @@ const FORMAT_SETTINGS: &[&str] = &[
     "innodb_stats_persistent_sample_pages",
     "innodb_undo_tablespaces",
     "lower_case_table_names",
+    "rocksdb_block_restart_interval",
+    "rocksdb_block_size",
+    "rocksdb_block_size_deviation",
     "rocksdb_default_cf_options",
+    "rocksdb_index_type",
     "rocksdb_override_cf_options",
+    "rocksdb_table_stats_sampling_pct",
     "use_stat_tables",
 ];
 
 /// Settings of optional components: written with the prefix `loose_`, so that a server compiled
 /// without the component starts.
-const OPTIONAL_SETTINGS: [&str; 1] = ["performance_schema"];
+const OPTIONAL_SETTINGS: [&str; 2] = ["performance_schema", MANUAL_WAL_FLUSH];
+
+/// Whether RocksDB keeps its log in the process until it is told to write it. MariaDB does that once per second, so that with
+/// the value 2 of `rocksdb_flush_log_at_trx_commit` commits of a second are lost if the server is killed. InnoDB's value 2 writes
+/// the log at commit, as MyRocks without this setting.
+const MANUAL_WAL_FLUSH: &str = "rocksdb_manual_wal_flush";
 
 /// Settings that take no value, or for which `ON` would be the name of a file.
 const WITHOUT_VALUE: [&str; 4] = ["core_file", "log_bin", "log_slow_query", "skip_host_cache"];
@@ -162,6 +172,7 @@ pub(crate) fn settings(request: &SettingsRequest<'_>, most_prepared: u64) -> Vec
         settings.add("innodb_buffer_pool_size", "64M");
         settings.add("rocksdb_block_cache_size", megabytes(data + data / 2 + 128 * MIB, 128));
         settings.add("rocksdb_flush_log_at_trx_commit", sync);
+        settings.add(MANUAL_WAL_FLUSH, "OFF");
         settings.add("rocksdb_max_background_jobs", 4);
         settings.add("rocksdb_max_open_files", -1);
         settings.add("rocksdb_default_cf_options", COLUMN_FAMILY);
