@@ -334,6 +334,14 @@ impl ServerDir {
     /// Removes the directory, if it exists. The server must not run.
     pub fn remove(&self) -> Result<(), ServerError> {
         self.check_stopped("removing")?;
+        if self.exists() && !self.path.file_name().is_some_and(is_incomplete) {
+            // What is removed only in part is never mistaken for complete data.
+            let rest = self.incomplete();
+            rest.remove()?;
+            return std::fs::rename(&self.path, &rest.path)
+                .map_err(system("removing", &self.path))
+                .and_then(|()| rest.remove());
+        }
         remove_dir_if_exists(&self.path).map_err(system("removing", &self.path))
     }
 
