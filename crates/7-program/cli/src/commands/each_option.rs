@@ -538,8 +538,8 @@ mod tests {
   a=1
     without it 45% less QPS (43% to 47%) on point
   no difference above 2.1% in QPS was found without one of
-    b=1, [g=1, h=1] (only left out together: opposite effects would cancel),
-    c=1 (not judged: scan: QPS: client-bound)
+    b=1, [g=1, h=1] (only left out together: opposite effects would cancel), c=1
+    (not judged: scan: QPS: client-bound)
   too noisy to tell, up to 95% in QPS, without one of
     d=1
   the same in mariadb anyway: f=1
