@@ -147,12 +147,14 @@ fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
 
 impl InsertBenchmark {
     /// The final number of rows and the number of connections, from which sizes of caches and
-    /// limits follow.
+    /// limits follow. Of long rows, as many as microbenchmarks have in their space, where they take 250 bytes.
     pub(crate) fn workload(&self) -> Workload {
-        let Plan { clients, tables, .. } = self.plan;
+        let Plan { clients, tables, data_length, .. } = self.plan;
+        let (rows, longer) = (self.plan.rows(), u64::from(data_length.saturating_sub(10)));
+        let rows = rows.saturating_add(rows.saturating_mul(longer) / 250);
         Workload {
             tables,
-            rows: self.plan.rows() / u64::from(tables.max(1)),
+            rows: rows / u64::from(tables.max(1)),
             // Per client, one connection for inserts and one for queries.
             clients: vec![2 * clients],
             microbenchmarks: Vec::new(),

@@ -41,6 +41,12 @@ impl Plan {
     pub fn data_bytes(&self) -> u64 {
         self.rows().saturating_mul(ROW_BYTES + u64::from(self.data_length))
     }
+
+    /// Size of their data and indexes in a server. With 10 bytes of data, InnoDB has about 200 bytes per row, and PostgreSQL 250
+    /// (`runs/study-a-1c-1t`).
+    pub fn server_bytes(&self) -> u64 {
+        self.rows().saturating_mul(200 + u64::from(self.data_length)).saturating_mul(6) / 5
+    }
 }
 
 /// One step.

@@ -83,6 +83,9 @@ fn workload_has_the_final_number_of_rows() {
     assert_eq!((workload.tables, workload.rows), (2, 10_000));
     assert_eq!(workload.most_clients(), 8, "two connections for each client");
     assert!(workload.microbenchmarks.is_empty());
+    // A row with 1,000 more bytes takes the space of four more.
+    let long = parsed(&format!("{section}\ndata_length = 1_010")).workload;
+    assert_eq!(long.rows, 50_000);
 }
 
 #[test]
