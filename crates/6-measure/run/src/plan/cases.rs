@@ -342,13 +342,22 @@ pub(crate) fn warmup_time(experiment: &Experiment) -> Nanos {
     live.map(|live| live.profile).max().unwrap_or_default()
 }
 
-/// The number of trainings in a run without restarts.
-pub(crate) fn training_count(experiment: &Experiment) -> u64 {
-    let mut all: Vec<u32> = (0..cases(experiment).len())
-        .filter_map(|measured| training_case(experiment, measured))
-        .collect();
-    all.dedup();
-    all.len() as u64
+/// Length of a slice in which executions are counted: the bursts of the optimizer, with the original code between
+/// them, and the switches, each of which stops all threads and searches their stacks.
+pub(crate) fn counting_slice(experiment: &Experiment) -> Nanos {
+    let connections = experiment.workload.clients.iter().max().map_or(1, |number| *number);
+    Nanos::from_millis(1_500 + 30 * u64::from(connections))
+}
+
+/// The time of a training on all instances, and whether each case has its own in each start; `None` if no candidate uses
+/// the live optimizer.
+pub(crate) fn training(experiment: &Experiment) -> Option<(Nanos, bool)> {
+    let all = || experiment.candidates.iter().filter_map(|candidate| candidate.live.as_ref());
+    let of_each = all().next()?.train == Train::Each;
+    let is_counted = all().any(|live| live.counts == Counts::Exact);
+    let counting = if is_counted { counting_slice(experiment) } else { Nanos::ZERO };
+    let time = warmup_time(experiment) + counting;
+    Some((time.times(instance_count(experiment) as u64), of_each))
 }
 
 /// A candidate's live optimizer settings, for reports.

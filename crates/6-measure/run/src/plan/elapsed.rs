@@ -13,7 +13,7 @@ use dbdyno_worker::protocol::lead_in_time;
 use crate::plan::cases::{
     MicrobenchmarkCase, STARTS_WITH_INSTRUCTIONS, block_range, blocks_of_start, cases,
     instance_count, interleaved_sets, keeps_copy, of_instances, profile_times, restarts_of_segment,
-    segments, slice_length, start_range, with_warmup,
+    segments, slice_length, start_range, training, with_warmup,
 };
 use crate::plan::disk_space::{DiskSpace, is_same_kind};
 use crate::plan::stopping_rule::StoppingRule;
@@ -270,12 +270,15 @@ pub(crate) fn time_left(
     let schedule = &experiment.schedule;
     let instances = instance_count(experiment) as u64;
     let sets = interleaved_sets(experiment, all);
+    let training = training(experiment);
     let mut estimate = TimeEstimate::default();
     for segment in segments(experiment, all, &sets) {
         let is_shared = segment.len() > 1;
         let writes = all[sets[segment.start].start].microbenchmark.writes();
         let start = if writes { start.after_writes } else { start.after_reads };
         let (mut passes, mut visits, mut copied) = ([0, 0], [0, 0], 0);
+        // The live optimizer is trained in each start.
+        let mut trainings = [0, 0];
         for (position, index) in segment.flat_map(|set| sets[set].clone().enumerate()) {
             let Some(left) = left(index) else { continue };
             let microbenchmark = &all[index].microbenchmark;
@@ -295,8 +298,14 @@ pub(crate) fn time_left(
             for end in 0..2 {
                 passes[end] = passes[end].max(starts[end]);
                 visits[end] += if position == 0 { starts[end] } else { 0 };
+                trainings[end] += starts[end];
             }
             copied += u32::from(keeps_copy(experiment, microbenchmark));
+        }
+        if let Some((time, of_each)) = training {
+            let count = if of_each { trainings } else { passes };
+            let [least, most] = count.map(|count| time.times(u64::from(count)));
+            estimate.measuring = estimate.measuring + TimeRange { least, most };
         }
         let [least, most] = [0, 1].map(|end| {
             // Before each set that writes, data is settled, which takes about as long as a restart.
@@ -315,7 +324,7 @@ pub(crate) fn times(time: TimeRange, factor: f64) -> TimeRange {
 }
 
 /// The time of a whole run, without builds.
-pub(crate) fn of_run(experiment: &Experiment, training: Nanos) -> TimeEstimate {
+pub(crate) fn of_run(experiment: &Experiment) -> TimeEstimate {
     let (schedule, all) = (&experiment.schedule, cases(experiment));
     let instances = instance_count(experiment) as u64;
     let costs = Costs::typical(experiment, false);
@@ -325,7 +334,6 @@ pub(crate) fn of_run(experiment: &Experiment, training: Nanos) -> TimeEstimate {
         Some(CaseLeft::of(schedule, slice, &rule, instances))
     };
     let mut estimate = time_left(experiment, &all, costs.start, left, |_| 1.0);
-    estimate.measuring = estimate.measuring + TimeRange::exactly(training);
     estimate.uncached = uncached(experiment);
     estimate.after(costs)
 }
@@ -402,7 +410,7 @@ mod tests {
                      microbenchmarks = [\"point-query.pre*\", \"update-index*\", \"delete*\"]"
                 );
                 let one = |name: &str| format!("[[candidate]]\nname = \"{name}\"\n{candidate}\n");
-                of_run(&experiment(&lines, &(one("a") + &one("b"))), Nanos::ZERO)
+                of_run(&experiment(&lines, &(one("a") + &one("b"))))
             };
             let mut before = TimeRange::default();
             for budget in (0..10).map(|exponent| 1_u32 << exponent) {
@@ -426,7 +434,7 @@ mod tests {
         let schedule = "[schedule]\nbudget = \"12s\"\nslice = \"5ms\"\nrestarts = 6\n\
                         [workload]\nrows = 20_000\n\
                         microbenchmarks = [\"point-query.pre_range=100\"]\n";
-        let estimate = of_run(&experiment(schedule, servers), Nanos::ZERO);
+        let estimate = of_run(&experiment(schedule, servers));
         // 200 blocks of 10 ms in each of 6 to 12 starts, with 10 of warm-up, on three instances.
         let measured = |starts: u64| Nanos::from_millis(210 * 10 * 3 * starts);
         assert_eq!(estimate.measuring, TimeRange { least: measured(6), most: measured(12) });
@@ -439,12 +447,31 @@ mod tests {
 
         let sqlite = "[[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n\
                       [[candidate]]\nname = \"b\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n";
-        let estimate = of_run(&experiment(schedule, sqlite), Nanos::ZERO);
+        let estimate = of_run(&experiment(schedule, sqlite));
         assert!(estimate.starts.most < Nanos::from_secs(3), "{estimate}");
         let both = "[[candidate]]\nname = \"a\"\nsystem = \"sqlite\"\nvariant = \"rel\"\n\
                     [[candidate]]\nname = \"b\"\nsystem = \"mysql\"\nrelease = { debian = \"sid\" }\n";
-        let text = of_run(&experiment(schedule, both), Nanos::ZERO).to_string();
+        let text = of_run(&experiment(schedule, both)).to_string();
         assert!(text.ends_with(", plus builds and downloads that are not cached"), "{text}");
+    }
+
+    #[test]
+    fn live_optimizer_is_trained_in_each_start() {
+        let measuring = |live: &str| {
+            let server =
+                |name: &str| format!("[[candidate]]\nname = \"{name}\"\nsystem = \"mariadb\"\n");
+            let lines = "[schedule]\nslice = \"40ms\"\nrestarts = 4\nbudget = \"800ms\"\n\
+                         [workload]\nmicrobenchmarks = [\"point-query.pre*\", \"hot-points*\"]\n";
+            let candidates = format!("{}{live}{}", server("a"), server("b"));
+            of_run(&experiment(lines, &candidates)).measuring.least
+        };
+        let training = |live: &str| measuring(&format!("live = {{ profile = \"2s\"{live} }}\n"));
+        // 2 s of samples, and 1.53 s in which executions are counted, on three instances.
+        let (each, once) = (training(""), training(", train = \"once\""));
+        assert_eq!(each - once, Nanos::from_millis(3 * 3_530).times(4));
+        let sampled = training(", counts = \"sampled\"");
+        assert_eq!(each - sampled, Nanos::from_millis(3 * 1_530).times(4 * 2));
+        assert!(once > measuring("") + Nanos::from_secs(3 * 3 * 4));
     }
 
     #[test]
@@ -453,7 +480,7 @@ mod tests {
         let lines = "[schedule]\nslice = \"40ms\"\nrestarts = 4\nbudget = \"800ms\"\n\
                      [workload]\nmicrobenchmarks = [\"point-query.pre*\", \"hot-points*\"]\n\
                      [profile]\ntime = \"1600ms\"\nmicrobenchmarks = [\"hot-points*\"]\n";
-        let estimate = of_run(&experiment(lines, servers), Nanos::ZERO);
+        let estimate = of_run(&experiment(lines, servers));
         // 10 blocks of 45 ms in each of 4 starts, with two that are not sampled and one of warm-up, on two instances.
         assert_eq!(estimate.profiling.least, Nanos::from_millis(45 * 13 * 4 * 2));
         // Three times as many for a server that waits.

@@ -8,11 +8,11 @@ pub(crate) mod script_data;
 pub(crate) mod stopping_rule;
 
 use dbdyno_spec::experiment::{Candidate, Experiment};
-use dbdyno_units::{Bytes, Nanos};
+use dbdyno_units::Bytes;
 
 use crate::plan::cases::{
     block_range, cases, has_passes, instance_count, interleaved_sets, keeps_copy, of_instances,
-    restarts_of_segment, segments, slice_length, start_range, training_count, warmup_time,
+    restarts_of_segment, segments, slice_length, start_range,
 };
 use crate::plan::disk_space::DiskSpace;
 use crate::plan::elapsed::{TimeEstimate, TimeRange, of_run};
@@ -87,7 +87,7 @@ impl PassPlan {
 impl RunPlan {
     pub fn of(experiment: &Experiment) -> Self {
         let has_inserts = experiment.insert_benchmark.is_some();
-        let time = (!has_inserts).then(|| of_run(experiment, training_time(experiment)));
+        let time = (!has_inserts).then(|| of_run(experiment));
         let space = DiskSpace::of(experiment);
         Self {
             instances: instance_count(experiment),
@@ -107,12 +107,6 @@ impl RunPlan {
     pub fn configuration(candidate: &Candidate) -> Vec<(String, String)> {
         settings::of_candidate(candidate)
     }
-}
-
-/// The time of all trainings of the live optimizer.
-fn training_time(experiment: &Experiment) -> Nanos {
-    let instances = instance_count(experiment) as u64;
-    warmup_time(experiment).times(training_count(experiment) * instances)
 }
 
 /// Minimum and maximum number of counted slices of all cases.

@@ -13,17 +13,13 @@ use crate::error::RunError;
 use crate::instance::context::RunContext;
 use crate::instance::{Instance, SliceError, running};
 use crate::measure::slice_history::SliceHistory;
-use crate::plan::cases::{MicrobenchmarkCase, plain_blocks, slice_length, warmup_time};
+use crate::plan::cases::{
+    MicrobenchmarkCase, counting_slice, plain_blocks, slice_length, warmup_time,
+};
 use crate::record::{Phase, Recorder};
 
 /// The shortest slice of the warm-up: shorter ones would mostly be overhead.
 const SHORTEST_SLICE: Nanos = Nanos::from_millis(250);
-
-/// Length of a slice in which executions are counted: the bursts of the optimizer, with the original code between
-/// them, and the switches, each of which stops all threads and searches their stacks.
-const fn counting_slice(connections: u32) -> Nanos {
-    Nanos::from_millis(1_500 + 30 * connections as u64)
-}
 
 const AGAIN: &str = "warming up again: a sampled server was restarted";
 
@@ -77,8 +73,7 @@ impl LiveTraining<'_> {
             }
             if self.end_sampling(instances, &servers, recorder)? {
                 recorder.stage("counting executions for the live optimizer");
-                let connections = self.context.experiment.workload.clients.iter().max();
-                let slice = counting_slice(connections.map_or(1, |number| *number));
+                let slice = counting_slice(self.context.experiment);
                 let counted = Warmup { blocks: 1, slice, restart };
                 self.warm_up(instances, &prepare, counted, history, recorder)?;
             }
