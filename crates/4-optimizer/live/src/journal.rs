@@ -282,8 +282,8 @@ impl Drop for Journal {
 }
 
 /// The directory for journals that the user chose, or the default, which is not removed before the next boot: that of
-/// `XDG_RUNTIME_DIR` is when its user logs out, and a server runs on. It is created, accessible to its owner only. Bytes from journals are written to
-/// processes, so no other user can write to it or replace a component of its path.
+/// `XDG_RUNTIME_DIR` is when its user logs out, and a server runs on. It is created, accessible to its owner only. Bytes
+/// from journals are written to processes, so no other user can write to it or replace a component of its path.
 pub fn state_dir(chosen: Option<&Path>) -> Result<PathBuf, LiveError> {
     let path = match chosen {
         Some(path) => path.to_owned(),

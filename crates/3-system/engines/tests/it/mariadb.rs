@@ -518,17 +518,23 @@ fn myrocks_life_cycle() {
     });
 }
 
+/// A server `a` with [`ROWS`] rows in `sbtest1`.
+fn with_rows(storage: StorageEngine) -> (Run, ServerPlan, Server, MySqlConnection) {
+    let run = Run::new();
+    let plan = plan(storage, &[]);
+    create_data(&plan, &run.server_dir("a"));
+    let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
+    let a = engine(&server, storage, true);
+    a.create_schema().unwrap();
+    let mut connection = a.connect().unwrap();
+    load(&a, &mut connection, &tables()[0], ROWS);
+    (run, plan, server, connection)
+}
+
 #[test]
 fn ids_continue_after_loading_updating_and_restarting() {
     for storage in [StorageEngine::InnoDb, StorageEngine::MyRocks] {
-        let run = Run::new();
-        let plan = plan(storage, &[]);
-        create_data(&plan, &run.server_dir("a"));
-        let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
-        let a = engine(&server, storage, true);
-        a.create_schema().unwrap();
-        let mut connection = a.connect().unwrap();
-        load(&a, &mut connection, &tables()[0], ROWS);
+        let (run, plan, server, connection) = with_rows(storage);
         drop(connection);
         let again = |server: Server| {
             server.stop().unwrap();
@@ -552,14 +558,7 @@ fn ids_continue_after_loading_updating_and_restarting() {
 #[test]
 fn commits_survive_a_killed_server() {
     for storage in [StorageEngine::InnoDb, StorageEngine::MyRocks] {
-        let run = Run::new();
-        let plan = plan(storage, &[]);
-        create_data(&plan, &run.server_dir("a"));
-        let server = Server::start(&plan, &run.server_dir("a"), None).unwrap();
-        let a = engine(&server, storage, true);
-        a.create_schema().unwrap();
-        let mut connection = a.connect().unwrap();
-        load(&a, &mut connection, &tables()[0], ROWS);
+        let (run, plan, server, mut connection) = with_rows(storage);
         // For longer than a second, after which logs are written anyway.
         let started = Instant::now();
         let mut inserted = 0;
