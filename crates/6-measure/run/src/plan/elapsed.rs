@@ -277,8 +277,6 @@ pub(crate) fn time_left(
         let writes = all[sets[segment.start].start].microbenchmark.writes();
         let start = if writes { start.after_writes } else { start.after_reads };
         let (mut passes, mut visits, mut copied) = ([0, 0], [0, 0], 0);
-        // The live optimizer is trained in each start.
-        let mut trainings = [0, 0];
         for (position, index) in segment.flat_map(|set| sets[set].clone().enumerate()) {
             let Some(left) = left(index) else { continue };
             let microbenchmark = &all[index].microbenchmark;
@@ -298,12 +296,12 @@ pub(crate) fn time_left(
             for end in 0..2 {
                 passes[end] = passes[end].max(starts[end]);
                 visits[end] += if position == 0 { starts[end] } else { 0 };
-                trainings[end] += starts[end];
             }
             copied += u32::from(keeps_copy(experiment, microbenchmark));
         }
         if let Some((time, of_each)) = training {
-            let count = if of_each { trainings } else { passes };
+            // In each start; numbers of clients that are measured in turns share it.
+            let count = if of_each { visits } else { passes };
             let [least, most] = count.map(|count| time.times(u64::from(count)));
             estimate.measuring = estimate.measuring + TimeRange { least, most };
         }
