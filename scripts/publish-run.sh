@@ -37,7 +37,7 @@ if [ -f "$run/fleet.json" ]; then
 else
     publish "$run/run.sqlite" "$to/run"
     report "$run"
-    for export in relative.csv summary.csv changes.csv insert_steps.csv training.csv; do
+    for export in relative.csv summary.csv changes.csv insert_steps.csv; do
         [ ! -f "$run/$export" ] || cp "$run/$export" "$to/$export"
     done
 fi

@@ -6,10 +6,10 @@
 //! - wall times are rounded to 0.1 ms, and QPS to twelve digits;
 //! - the times of kernel counters that were active all the time are stored as 1 ns: figures use only
 //!   the ratio of the two times, which stays 1;
-//! - checksums are left out.
+//! - checksums and the paths of the machine are left out.
 //!
 //! Usage: `cargo run -p dbdyno-results --example compact-run -- run.sqlite | xz > run.sql.xz`, and
-//! `xz -dc run.sql.xz | sqlite3 run.sqlite`
+//! `xz -dc run.sql.xz | sqlite3 -safe run.sqlite`
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -40,7 +40,9 @@ fn reduce(database: &Connection) -> Result<(), Box<dyn Error>> {
          DELETE FROM counter WHERE slice IN (SELECT id FROM slice WHERE warmup);
          DELETE FROM slice WHERE warmup;
          UPDATE slice SET started_ns = 0, digest = 0, qps = cast(printf('%.11e', qps) AS REAL),
-             wall_ns = (wall_ns + 50000) / 100000 * 100000;",
+             wall_ns = (wall_ns + 50000) / 100000 * 100000;
+         UPDATE session SET json = json_replace(json, '$.facts.disk.path', '');
+         UPDATE meta SET value = json_replace(value, '$.directory', '') WHERE key = 'identity';",
     )?;
     for counter in Counter::ALL.into_iter().filter(|counter| !counter.is_hardware()) {
         let sql = "UPDATE counter SET enabled_ns = 1, running_ns = 1 \
