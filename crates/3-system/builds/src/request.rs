@@ -111,6 +111,8 @@ pub(crate) struct Ingredients<'a> {
     linker: Option<&'a str>,
     /// The CPU, if the build depends on it.
     host: Option<&'a HostCpu>,
+    /// The files that the user's flags and arguments name, such as a linker script.
+    files: &'a [Sha256],
 }
 
 impl Ingredients<'_> {
@@ -150,6 +152,9 @@ impl Ingredients<'_> {
         }
         if let Some(host) = self.host {
             hash.add("host", host.as_str().as_bytes());
+        }
+        for file in self.files {
+            hash.add("file", file.as_bytes());
         }
         Fingerprint(Sha256::finish(hash.0))
     }
@@ -278,6 +283,7 @@ fn prepare_one<'a>(
         None
     };
     let linker = flags.linker().and_then(|linker| compiler.linker_version(linker));
+    let files = named_files(extra_flags.iter().chain(&request.options.arguments))?;
     let ingredients = Ingredients {
         inputs: request.inputs(&flags),
         source: source.sha256(),
@@ -285,6 +291,7 @@ fn prepare_one<'a>(
         bolt: "",
         linker: linker.as_deref(),
         host: host.as_ref(),
+        files: &files,
     };
     let mut fingerprint = ingredients.fingerprint();
     if let Some(bolt) = bolt {
@@ -292,6 +299,14 @@ fn prepare_one<'a>(
         fingerprint = Ingredients { bolt: &bolt.identity(), ..ingredients }.fingerprint();
     }
     Ok(Prepared { request, flags, fingerprint })
+}
+
+/// The checksums of the files that flags name by their whole path, as `-Wl,--version-script=/a` or `-include /b`.
+fn named_files<'f>(words: impl IntoIterator<Item = &'f String>) -> Result<Vec<Sha256>, BuildError> {
+    let parts = words.into_iter().flat_map(|word| word.split(['=', ',']));
+    let paths = parts.filter_map(|part| part.find('/').map(|start| Path::new(&part[start..])));
+    let read = |path| Sha256::of_file(path).map_err(io_error("reading", path));
+    paths.filter(|path| path.is_file()).map(read).collect()
 }
 
 /// What `-march=native` depends on: the model and features of this machine's CPU.
@@ -431,6 +446,7 @@ mod tests {
             bolt: "",
             linker: None,
             host: None,
+            files: &[],
         };
 
         let with = |inputs| Ingredients { inputs, ..base };
@@ -472,10 +488,26 @@ mod tests {
             Ingredients { linker: Some("LLD 15.0.6"), ..base },
             Ingredients { host: Some(&host), ..base },
             Ingredients { host: Some(&other_host), ..base },
+            Ingredients { files: &[other_source], ..base },
         ];
         let distinct: BTreeSet<_> = all.iter().map(Ingredients::fingerprint).collect();
         assert_eq!(distinct.len(), all.len());
         assert_eq!(base.fingerprint(), Ingredients { ..base }.fingerprint());
+    }
+
+    #[test]
+    fn files_that_flags_name_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("order.txt");
+        fs::write(&file, "first").unwrap();
+        let found = |form: &str| {
+            let words = words(&form.replace("FILE", file.to_str().unwrap()));
+            named_files(&words).unwrap()
+        };
+        for form in ["-Wl,--version-script=FILE,-z", "-include FILE", "-T/x -TFILE", "@FILE"] {
+            assert_eq!(found(form), [Sha256::of(b"first")], "{form}");
+        }
+        assert_eq!(found("-I/usr/include -Da/b -DX=/none"), []);
     }
 
     #[test]
@@ -505,6 +537,7 @@ mod tests {
                 bolt: "",
                 linker: None,
                 host: None,
+                files: &[],
             }
             .fingerprint()
         };
