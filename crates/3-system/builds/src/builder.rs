@@ -25,7 +25,9 @@ use crate::recipe::{self, BuildPlan, RecipeInput};
 use crate::request::{Event, Prepared, Progress, Request, prepare_all};
 use crate::store::{Lookup, Making, Query, remove};
 use crate::trusted_tree::{check_reach, open_folder};
-use crate::{Build, BuildError, Cache, CacheDir, CompilerUsed, Fingerprint, ProblemKind, Sha256};
+use crate::{
+    Build, BuildError, Cache, CacheDir, CompilerUsed, Fingerprint, ProblemKind, Sha256, System,
+};
 
 /// The default maximum size of the cache: about ten servers with their objects.
 const DEFAULT_LIMIT: Bytes = Bytes::from_mib(30 << 10);
@@ -84,16 +86,18 @@ impl Builder {
 
         let outcomes: Vec<OnceLock<Result<Build, BuildError>>> =
             order.iter().map(|_| OnceLock::new()).collect();
-        let run = |at: usize| {
+        let job = |at: usize| {
             let (prepared, jobs) = (order[at], self.jobs);
-            let job = Job { cache: &cache, cancel: &self.cancel, prepared, jobs, progress };
-            let outcome = job.run();
+            Job { cache: &cache, cancel: &self.cancel, prepared, jobs, progress }
+        };
+        let end = |at: usize, outcome: Result<Build, BuildError>| {
             if let Err(error) = &outcome {
-                progress(Event::Failed(prepared.request, error));
+                progress(Event::Failed(order[at].request, error));
             }
             // Each index is used once.
             let _ = outcomes[at].set(outcome);
         };
+        let run = |at: usize| end(at, job(at).run());
         // A library uses one compiler at a time, a server all of them: servers are built in
         // sequence.
         let is_server = |at: &usize| order[*at].request.source.system().is_server();
@@ -117,7 +121,15 @@ impl Builder {
             });
             number.is_some_and(|number| check(number, build).is_break())
         };
-        if !libraries.iter().any(|at| is_refused(*at)) {
+        // Nothing is compiled for hours before it is known that another build cannot be made.
+        let can_start = |at: &usize| {
+            let checked = job(*at).check_prerequisites();
+            checked.map_err(|error| end(*at, Err(error))).is_ok()
+        };
+        let is_ready = prepared.iter().all(Result::is_ok)
+            && !libraries.iter().any(|at| is_refused(*at))
+            && servers.iter().filter(|at| !can_start(at)).count() == 0;
+        if is_ready {
             for at in servers {
                 run(at);
                 if is_refused(at) {
@@ -193,7 +205,6 @@ impl Job<'_> {
             return Err(self.cancelled());
         }
         let Prepared { request, fingerprint, .. } = self.prepared;
-        self.check_prerequisites()?;
         let making = match self.cache.build(fingerprint).lookup(&Query {
             check: &|build: &mut Build, folder: &Path| build.adapt(fingerprint, folder),
             cancel: self.cancel,
@@ -224,10 +235,10 @@ impl Job<'_> {
         build
     }
 
-    /// Checks the build dependencies before anything is compiled.
+    /// Checks the build dependencies of a server that is not in the cache.
     fn check_prerequisites(&self) -> Result<(), BuildError> {
-        let Prepared { request, flags, .. } = self.prepared;
-        if request.bolt.is_some() {
+        let Prepared { request, flags, fingerprint } = self.prepared;
+        if request.bolt.is_some() || self.cache.get(fingerprint).is_some() {
             return Ok(());
         }
         let system = request.source.system();
@@ -236,7 +247,11 @@ impl Job<'_> {
         }
         let needs = recipe::needs(&request.inputs(flags));
         let report = |what: String| (self.progress)(Event::Preparing(request, &what));
-        recipe::provide(system, &needs, &request.compiler, &report)
+        recipe::provide(system, &needs, &request.compiler, &report)?;
+        match system {
+            System::MariaDb | System::MySql => request.compiler.check_cxx(),
+            System::PostgreSql | System::Sqlite => Ok(()),
+        }
     }
 
     fn make(&self, making: &Making) -> Result<Build, BuildError> {
@@ -299,9 +314,10 @@ impl Job<'_> {
             staging: &dirs.staging,
             jobs: self.jobs,
         });
-        if let (Some(done), Some(first)) = (&dirs.done, plan.steps.first()) {
-            let (first, changed) = (first.to_shell(), request.source.last_change()?);
-            build_dir::restart_unless_valid(&first, changed, done, &dirs.tree)?;
+        let configuring = plan.steps.iter().find(|step| step.name != recipe::COPYING);
+        if let (Some(done), Some(configuring)) = (&dirs.done, configuring) {
+            let (command, changed) = (configuring.to_shell(), request.source.last_change()?);
+            build_dir::restart_unless_valid(&command, changed, done, &dirs.tree)?;
         }
         if let Profiling::Use(profile) = &request.profiling {
             profile.place(&dirs.tree).map_err(io_error("putting the profile into", &dirs.tree))?;

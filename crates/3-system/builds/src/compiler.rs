@@ -66,6 +66,30 @@ impl Compiler {
         self.companion(&|path| cxx_beside(self.kind, path))
     }
 
+    /// Checks that the matching C++ compiler is of the same version: alternatives of a distribution can differ.
+    pub(crate) fn check_cxx(&self) -> Result<(), BuildError> {
+        let cxx = self.cxx();
+        let macros = output_of(&cxx, &["-dM", "-E", "-x", "c++", "/dev/null"]).unwrap_or_default();
+        match parse_macros(&macros) {
+            Some((kind, version)) if (kind, &version) != (self.kind, &self.version) => {
+                Err(BuildError::new(
+                    ProblemKind::Machine,
+                    format!(
+                        "{} is {} {version}, but {} is {} {}",
+                        cxx.display(),
+                        kind.name(),
+                        self.path.display(),
+                        self.kind.name(),
+                        self.version
+                    ),
+                    "name a compiler with its version, such as `compiler = \"gcc-12\"`, or correct the \
+                     alternatives of the system",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The matching tool for its objects, such as `ar`: `gcc-ar-12` for `gcc-12`.
     pub fn tool(&self, name: &str) -> PathBuf {
         let tool = self.companion(&|path| tool_beside(self.kind, path, name));

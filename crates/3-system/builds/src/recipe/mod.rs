@@ -26,6 +26,9 @@ pub use prerequisites::{Prerequisite, Probe};
 
 pub(crate) use prerequisites::provide;
 
+/// The step that copies the source of a system that is not compiled from the original.
+pub(crate) const COPYING: &str = "copying the source";
+
 /// Flags for compiling and linking, without file names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
@@ -230,7 +233,9 @@ pub(crate) fn depends_on_host(
     options: &RecipeOptions,
     flags: &Flags,
 ) -> bool {
-    (system.recipe().adds_native)(version, options, flags) || flags.depend_on_host()
+    (system.recipe().adds_native)(version, options, flags)
+        || flags.depend_on_host()
+        || options.arguments.iter().any(|argument| argument.contains("=native"))
 }
 
 /// The linker that the flags request but the system's build system does not use.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use dbdyno_types::server::ServerSystem;
 
 use super::{
-    BuildPlan, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput, compile_with_ninja,
-    configure_with_cmake, install_with, number_of, words,
+    BuildPlan, COPYING, ExtraFiles, Flags, Inputs, Prerequisite, Recipe, RecipeInput,
+    compile_with_ninja, configure_with_cmake, install_with, number_of, words,
 };
 use crate::RecipeOptions;
 use crate::command::Step;
@@ -162,7 +162,7 @@ fn with_myrocks(order: &RecipeInput<'_>) -> Vec<String> {
 fn copy_source(order: &RecipeInput<'_>) -> Step {
     let mut args = words(&["--archive", "--no-target-directory", "--reflink=auto"]);
     args.extend([order.source.to_string_lossy().into_owned(), COPY.to_owned()]);
-    Step::new("copying the source", "cp", args)
+    Step::new(COPYING, "cp", args)
 }
 
 /// Whether the server is compiled without the rest of the source.

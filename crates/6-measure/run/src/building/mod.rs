@@ -319,6 +319,11 @@ fn all_or_failures<'c, T>(
             Err(error) => failures.push((candidate.name.clone(), error)),
         }
     }
+    // Builds that were not started because of another one.
+    let is_cancelled = |error: &BuildError| matches!(error, BuildError::Cancelled { .. });
+    if failures.iter().any(|(_, error)| !is_cancelled(error)) {
+        failures.retain(|(_, error)| !is_cancelled(error));
+    }
     if failures.is_empty() { Ok(all) } else { Err(RunError::Build(failures)) }
 }
 
