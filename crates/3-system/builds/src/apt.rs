@@ -42,6 +42,9 @@ impl Lists {
     }
 }
 
+/// What apt prints about a file that a mirror does not have.
+pub(crate) const NOT_FOUND: &str = " 404 ";
+
 /// apt with lists of its own of one suite.
 pub(crate) struct Apt<'a> {
     pub(crate) fetching: &'a Fetching<'a>,
@@ -56,8 +59,15 @@ impl<'a> Apt<'a> {
         suite: &str,
         home: &Path,
     ) -> Result<Self, BuildError> {
+        let looking = "looking up the mirror";
         let targets = ["indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(ORIGIN)"];
-        let targets = fetching.run(GET, "looking up the mirror", fetching.part, &targets)?;
+        let mut targets = fetching.run(GET, looking, fetching.part, &targets)?;
+        let is_debian = |text: String| text.lines().any(|line| line == "ID=debian");
+        // Images of containers have no lists.
+        if targets.trim().is_empty() && fs::read_to_string("/etc/os-release").is_ok_and(is_debian) {
+            let addresses = ["update", "--print-uris"];
+            targets = targets_of(&fetching.run(GET, looking, fetching.part, &addresses)?);
+        }
         Self::with_targets(fetching, lists, suite, home, &targets)
     }
 
@@ -140,11 +150,15 @@ fn sources(
 ) -> String {
     let debians = targets.lines().filter_map(|line| line.strip_suffix("|Debian"));
     let repositories = || debians.clone().filter_map(|line| line.split_once('|'));
-    let is_debian = |uri: &str| uri.trim_end_matches('/').ends_with("/debian");
-    let mirror = repositories().map(|(uri, _)| uri).find(|uri| is_debian(uri)).unwrap_or(MIRROR);
-    let security = repositories()
-        .find(|(_, release)| release.ends_with("-security"))
-        .map_or(SECURITY, |(uri, _)| uri);
+    let is_named = |uri: &str| uri.trim_end_matches('/').ends_with("/debian");
+    let is_security = |release: &str| release.ends_with("-security");
+    // A proxy of the archive may have another path.
+    let mirror = repositories()
+        .find(|(uri, _)| is_named(uri))
+        .or_else(|| repositories().find(|(_, release)| !is_security(release)))
+        .map_or(MIRROR, |(uri, _)| uri);
+    let security =
+        repositories().find(|(_, release)| is_security(release)).map_or(SECURITY, |(uri, _)| uri);
     let options = match options {
         [] => String::new(),
         options => format!(" [{}]", options.join(" ")),
@@ -154,6 +168,24 @@ fn sources(
         text.push_str(&format!("{kind}{options} {security} {suite}-security main\n"));
     }
     text
+}
+
+/// The same for the addresses that apt would update on a Debian without lists: `'URI/dists/RELEASE/InRelease' …`. Other
+/// repositories do not have a release with its updates.
+fn targets_of(addresses: &str) -> String {
+    let lists: Vec<(&str, &str)> = addresses
+        .lines()
+        .filter_map(|line| line.strip_prefix('\'')?.split_once("/InRelease'"))
+        .filter_map(|(list, _)| list.split_once("/dists/"))
+        .collect();
+    let releases: Vec<&str> =
+        lists.iter().filter_map(|(_, it)| it.strip_suffix("-updates")).collect();
+    let is_debian = |release: &str| {
+        let release = release.strip_suffix("-security").unwrap_or(release);
+        releases.contains(&release)
+    };
+    let debians = lists.iter().filter(|(_, release)| is_debian(release));
+    debians.map(|(uri, release)| format!("{uri}|{release}|Debian\n")).collect()
 }
 
 /// The settings that override the system's configuration, which apt reads first.
@@ -215,6 +247,21 @@ mod tests {
         let options = ["arch=arm64".to_owned(), "signed-by=/k".to_owned()];
         let sid = sources("deb", &options, ("sid", has_security_updates("sid")), "");
         assert_eq!(sid, format!("deb [arch=arm64 signed-by=/k] {MIRROR} sid main\n"));
+    }
+
+    #[test]
+    fn mirror_with_another_path_is_used() {
+        let addresses = "'https://apt.example/x/dists/stable/InRelease' apt.example_x 0 \n\
+                         'https://a.example/debian-12/dists/bookworm/InRelease' a.example_d 0 \n\
+                         'https://a.example/debian-12/dists/bookworm-updates/InRelease' a.example_u 0 \n\
+                         'https://a.example/sec/dists/bookworm-security/InRelease' a.example_s 0 \n";
+        let targets = targets_of(addresses);
+        assert_eq!(
+            sources("deb", &[], ("bookworm", true), &targets),
+            "deb https://a.example/debian-12 bookworm main\n\
+             deb https://a.example/sec bookworm-security main\n"
+        );
+        assert_eq!(targets_of("'https://apt.example/x/dists/stable/InRelease' x 0\n"), "");
     }
 
     #[test]

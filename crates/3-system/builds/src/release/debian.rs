@@ -10,7 +10,7 @@ use dbdyno_types::ReleaseFile;
 use dbdyno_units::Bytes;
 
 use super::{linked_programs, loader, server_program};
-use crate::apt::{self, Apt, CACHE, GET, Lists};
+use crate::apt::{self, Apt, CACHE, GET, Lists, NOT_FOUND};
 use crate::error::io_error;
 use crate::fetching::{Fetching, Tool};
 use crate::store::{listed, remove};
@@ -22,9 +22,6 @@ pub(super) const TOOLS: [Tool; 5] = [GET, CACHE, apt::DPKG, UNPACK, loader::PATC
 
 /// What a server does not read, to save space.
 const UNUSED: [&str; 6] = ["doc", "man", "locale", "info", "perl", "icons"];
-
-/// What apt prints about a file that a mirror does not have.
-const NOT_FOUND: &str = " 404 ";
 
 /// The suites with packages of a system's server, the oldest first.
 pub fn suites(system: System) -> &'static [&'static str] {

@@ -16,10 +16,10 @@ use flate2::write::ZlibDecoder;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use crate::apt::{Apt, CACHE, DPKG, GET, Lists};
+use crate::apt::{Apt, CACHE, DPKG, GET, Lists, NOT_FOUND};
 use crate::error::io_error;
 use crate::fetching::{Fetched, Fetching, TREE, Tool, check_archive, unpack_archive};
-use crate::store::{Held, Kind, Lookup, Query, listed};
+use crate::store::{Held, Kind, Lookup, Query, listed, remove};
 use crate::{BuildError, Cache, CacheDir, ProblemKind, Sha256, SourceOrigin, System};
 
 use history::{CloneInUse, git};
@@ -222,14 +222,16 @@ fn last_change(folder: &Path) -> io::Result<SystemTime> {
     Ok(last)
 }
 
-/// Calls `each` with the relative path of everything but directories, in a fixed order.
+/// Calls `each` with the relative path of everything but directories, in a fixed order. What a link leads to outside of the
+/// folder follows it, but not what links there lead to.
 fn visit(
     folder: &Path,
     each: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut waiting = vec![PathBuf::new()];
+    let whole = folder.canonicalize()?;
+    let mut waiting = vec![(PathBuf::new(), false)];
     // In reverse order, because the last one is processed next.
-    while let Some(inner) = waiting.pop() {
+    while let Some((inner, is_outside)) = waiting.pop() {
         let mut names: Vec<_> = fs::read_dir(folder.join(&inner))?
             .map(|entry| Ok(entry?.file_name()))
             .collect::<io::Result<_>>()?;
@@ -238,9 +240,19 @@ fn visit(
             let path = inner.join(name);
             let meta = fs::symlink_metadata(folder.join(&path))?;
             if meta.is_dir() {
-                waiting.push(path);
-            } else {
-                each(&path, &meta)?;
+                waiting.push((path, is_outside));
+                continue;
+            }
+            each(&path, &meta)?;
+            let target =
+                (meta.is_symlink() && !is_outside).then(|| folder.join(&path).canonicalize());
+            if target.is_some_and(|target| target.is_ok_and(|target| !target.starts_with(&whole))) {
+                let meta = fs::metadata(folder.join(&path))?;
+                if meta.is_dir() {
+                    waiting.push((path, true));
+                } else {
+                    each(&path, &meta)?;
+                }
             }
         }
     }
@@ -540,9 +552,13 @@ fn download(
         let args = ["source", "--download-only", "--only-source", &package_version];
         match apt.run(GET, "downloading it", files, &args) {
             Ok(_) => return Ok(version.clone()),
-            Err(error) if error.is_fetching("") => {
+            Err(error) if error.is_fetching(NOT_FOUND) => {
                 (fetching.report)(format!("the mirror does not have {package} {version}"));
                 first_error.get_or_insert(error);
+                // A part of its files.
+                remove(files)
+                    .and_then(|()| fs::create_dir(files))
+                    .map_err(io_error("emptying", files))?;
             }
             Err(error) => return Err(error),
         }
@@ -630,6 +646,28 @@ mod tests {
         assert_ne!(write("a/c.c", "int x;"), first);
         fs::remove_file(folder.path().join("a/b.c")).unwrap();
         assert_ne!(tree_sha256(folder.path()).unwrap(), first);
+    }
+
+    #[test]
+    fn what_links_lead_to_outside_is_part_of_the_checksum() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("tree")).unwrap();
+        fs::create_dir_all(path("other/inner")).unwrap();
+        fs::write(path("other/a.c"), "int a;").unwrap();
+        for (link, target) in
+            [("a.c", "../other/a.c"), ("linked", "../other"), ("b.c", "a.c"), ("none", "../none")]
+        {
+            std::os::unix::fs::symlink(target, path("tree").join(link)).unwrap();
+        }
+        // Not followed without end.
+        std::os::unix::fs::symlink("..", path("other/inner/up")).unwrap();
+        let mut sums = vec![tree_sha256(&path("tree")).unwrap()];
+        for (file, text) in [("other/a.c", "int b;"), ("other/inner/c.c", "int c;")] {
+            fs::write(path(file), text).unwrap();
+            sums.push(tree_sha256(&path("tree")).unwrap());
+        }
+        assert!(sums[0] != sums[1] && sums[1] != sums[2], "{sums:?}");
     }
 
     #[test]
