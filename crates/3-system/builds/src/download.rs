@@ -22,9 +22,13 @@ pub(crate) const CURL: Tool = Tool { program: "curl", package: "curl" };
 
 /// What all downloads have in common: an error for any answer but the file, and an end if nothing comes or too much
 /// does.
-const ALWAYS: [&str; 12] = [
+const ALWAYS: [&str; 15] = [
     "--fail",
     "--location",
+    "--proto-redir",
+    "=http,https",
+    // `[1-9]` is part of an address, not a list of them.
+    "--globoff",
     "--silent",
     "--show-error",
     "--retry",

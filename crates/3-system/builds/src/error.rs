@@ -19,7 +19,7 @@ pub enum BuildError {
     Failed(Box<StepFailure>),
     #[error(
         "{} was interrupted ({}) for {}\ncommand: {}\nlog: {}\nif you did not stop it, the \
-         machine may be out of memory (see `dmesg`): use fewer jobs",
+         machine may be out of memory (see `dmesg`): use fewer CPUs, as with `taskset --cpu-list 0,1`",
         .0.step, .0.ended, .0.what, .0.command, .0.log.display()
     )]
     Interrupted(Box<StepFailure>),

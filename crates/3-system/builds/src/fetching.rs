@@ -149,6 +149,13 @@ impl Fetching<'_> {
         if status.success() {
             return Ok(text);
         }
+        if ["No space left on device", "Disk quota exceeded", "curl: (23)"]
+            .iter()
+            .any(|sign| text.contains(sign))
+        {
+            let full = io::ErrorKind::StorageFull.into();
+            return Err(BuildError::io(format!("{doing} for {} in", self.what), self.part, &full));
+        }
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         Err(self.failed(
             doing,

@@ -102,11 +102,13 @@ fn stays_in(tree: &Path, link: &Path) -> io::Result<bool> {
     let target = fs::read_link(link)?;
     let from = link.parent().and_then(|parent| parent.strip_prefix(tree).ok());
     let mut depth = from.map_or(0, |from| from.components().count());
+    let mut descends = false;
     for component in target.components() {
         match component {
-            Component::Normal(_) => depth += 1,
+            Component::Normal(_) => descends = true,
             Component::CurDir => {}
-            Component::ParentDir if depth > 0 => depth -= 1,
+            // After the name of another link, it would lead to the parent of what that leads to.
+            Component::ParentDir if depth > 0 && !descends => depth -= 1,
             _ => return Ok(false),
         }
     }
@@ -206,6 +208,8 @@ mod tests {
             ("absolute", "/etc/passwd"),
             ("out", "../key"),
             ("inner/far", "../../none"),
+            ("inner/hop", "../later"),
+            ("through", "inner/hop/../../none"),
         ] {
             symlink(target, tree.join(name)).unwrap();
         }
@@ -214,7 +218,7 @@ mod tests {
 
         let mut removed = discard_permissions(&tree).unwrap();
         removed.sort();
-        assert_eq!(removed, ["absolute", "inner/far", "out", "pipe"].map(PathBuf::from));
+        assert_eq!(removed, ["absolute", "inner/far", "out", "pipe", "through"].map(PathBuf::from));
         check(&tree).unwrap();
         let mode_of = |name: &str| fs::metadata(tree.join(name)).unwrap().mode() & 0o7777;
         assert_eq!(mode_of("inner"), 0o755);

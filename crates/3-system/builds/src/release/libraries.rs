@@ -16,7 +16,7 @@ use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use super::debian::{UNPACK, unpack_package};
-use super::loader::{PATCHELF, interpreter};
+use super::loader::{PATCHELF, interpreter, read_program};
 use crate::apt::{Apt, DPKG, GET, Lists};
 use crate::command::network_command;
 use crate::error::io_error;
@@ -95,11 +95,6 @@ pub(super) fn complete(
     is_missing().map_or(Ok(packages), |name| Err(lacking(fetching, &name)))
 }
 
-/// Whether programs lack libraries.
-pub(super) fn are_missing(programs: &[PathBuf]) -> Result<bool, BuildError> {
-    Ok(!missing(&linked(programs)?, &BTreeSet::new()).is_empty())
-}
-
 /// A library that Debian has, with its package, and the suite.
 fn package_of(name: &str) -> Option<(&'static str, &'static str, &'static str)> {
     IN_DEBIAN.into_iter().find(|(library, ..)| *library == name)
@@ -132,7 +127,7 @@ const LOADERS: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch6
 fn linked(programs: &[PathBuf]) -> Result<Vec<(PathBuf, &'static str)>, BuildError> {
     let mut all = Vec::new();
     for program in programs {
-        let data = fs::read(program).map_err(io_error("reading", program))?;
+        let data = read_program(program)?;
         if has_auditor(&data) {
             let why = "it names a library for auditing, which the loader would execute";
             return Err(BuildError::io("reading", program, &io::Error::other(why)));

@@ -35,7 +35,7 @@ pub(super) fn set(
     let libraries = library_folders(tree);
     let mut linked: Vec<(&Path, String)> = Vec::new();
     for program in programs {
-        let data = fs::read(program).map_err(io_error("reading", program))?;
+        let data = read_program(program)?;
         // Others are scripts.
         linked.extend(interpreter(&data).map(|loader| (program.as_path(), loader)));
     }
@@ -77,6 +77,17 @@ fn library_folders(tree: &Path) -> Vec<PathBuf> {
         all.extend(folders);
     }
     all
+}
+
+/// The most bytes of a program: a small archive can have a file of any size.
+const MOST_OF_PROGRAM: u64 = 2 << 30;
+
+pub(super) fn read_program(program: &Path) -> Result<Vec<u8>, BuildError> {
+    let read = || match fs::metadata(program)?.len() {
+        size if size > MOST_OF_PROGRAM => Err(io::Error::other(format!("it has {size} bytes"))),
+        _ => fs::read(program),
+    };
+    read().map_err(io_error("reading", program))
 }
 
 /// The loader that a program names; `None` if it is not dynamically linked.

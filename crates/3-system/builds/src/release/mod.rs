@@ -15,14 +15,12 @@ use dbdyno_types::{ReleaseFile, ReleaseOrigin};
 use serde::{Deserialize, Serialize};
 
 use crate::error::io_error;
-use crate::fetching::{self, ARCHIVE_TOOLS, Fetched, Fetching, TREE, Tool};
+use crate::fetching::{self, ARCHIVE_TOOLS, Fetched, Fetching, TREE};
 use crate::store::{Entry, Held, Kind, listed};
 use crate::trusted_tree::{check_reach, discard_permissions};
 use crate::{BuildError, Cache, CacheDir, Sha256, System};
 
 pub use debian::suites;
-
-const COPY: Tool = Tool { program: "cp", package: "coreutils" };
 
 /// A compiled release on this machine.
 #[derive(Clone, Debug)]
@@ -60,8 +58,7 @@ impl Release {
 /// The cached releases.
 ///
 /// A release is fetched once and then used without a network: the newest version of a suite is that
-/// at the time of fetching. A local archive is unpacked again when it has changed. A release that an earlier version of dbdyno
-/// fetched may lack libraries: they are added once, in a copy that replaces it.
+/// at the time of fetching. A local archive is unpacked again when it has changed.
 ///
 /// ```text
 /// releases/mysql-sid-1f0c…/tree/          the unpacked packages or archive
@@ -83,25 +80,9 @@ struct Known {
     /// The server program, relative to the tree.
     program: PathBuf,
     files: Vec<ReleaseFile>,
-    /// Whether libraries that its programs lack were looked for; false if an earlier version of dbdyno fetched it.
-    #[serde(default)]
-    is_completed: bool,
 }
 
 impl Known {
-    /// Whether it is of this origin, current in this directory, and complete.
-    fn check_complete(&self, origin: &ReleaseOrigin, folder: &Path) -> Result<(), String> {
-        self.check(origin, folder)?;
-        if self.is_completed {
-            return Ok(());
-        }
-        let programs = linked_programs(self.system, &folder.join(TREE), &self.program);
-        match libraries::are_missing(&programs) {
-            Ok(true) => Err("its programs lack libraries".to_owned()),
-            _ => Ok(()),
-        }
-    }
-
     /// Whether it is of this origin and still current in this directory.
     fn check(&self, origin: &ReleaseOrigin, folder: &Path) -> Result<(), String> {
         if self.folder != folder || self.origin != *origin {
@@ -122,13 +103,13 @@ impl Releases {
         Self { cache: Cache::new(root), cancel }
     }
 
-    /// Returns a release of the cache; `None` if it is to be fetched or completed.
+    /// Returns a release of the cache; `None` if it is to be fetched.
     pub fn cached(
         &self,
         system: System,
         origin: &ReleaseOrigin,
     ) -> Result<Option<Release>, BuildError> {
-        let check = |known: &mut Known, folder: &Path| known.check_complete(origin, folder);
+        let check = |known: &mut Known, folder: &Path| known.check(origin, folder);
         let held = self.entry(system, origin).find(&check, &self.cancel)?;
         Ok(held.map(Release::new))
     }
@@ -153,20 +134,13 @@ impl Releases {
             cancel: &self.cancel,
             report,
         };
-        let check = |known: &mut Known, folder: &Path| known.check_complete(origin, folder);
-        let is_current = |known: &mut Known, folder: &Path| known.check(origin, folder);
+        let check = |known: &mut Known, folder: &Path| known.check(origin, folder);
         let held = fetched.obtain(
             &check,
             |fetching| {
-                // Reads it without its lock, which is held.
+                Self::check_tools(origin)?;
                 let (inside, program, mut files) =
-                    match self.entry(system, origin).read::<Known>(&is_current) {
-                        Ok(incomplete) => copy(incomplete, fetching)?,
-                        Err(_) => {
-                            Self::check_tools(origin)?;
-                            self.unpack(system, origin, &folder.join(TREE), fetching)?
-                        }
-                    };
+                    self.unpack(system, origin, &folder.join(TREE), fetching)?;
                 let programs = linked_programs(system, &inside, &program);
                 let required = !matches!(origin, ReleaseOrigin::Tarball { .. });
                 let (cache, tree) = (&self.cache, &inside);
@@ -175,7 +149,7 @@ impl Releases {
             },
             |(program, files), _, _| {
                 let (origin, folder) = (origin.clone(), folder.clone());
-                Ok(Known { system, origin, folder, program, files, is_completed: true })
+                Ok(Known { system, origin, folder, program, files })
             },
         )?;
         Ok(Release::new(held))
@@ -246,18 +220,6 @@ impl Releases {
         };
         Ok((inside, program, vec![file]))
     }
-}
-
-/// A copy of a cached release: the directory, the program in it, and the files that it is from.
-fn copy(
-    known: Known,
-    fetching: &Fetching<'_>,
-) -> Result<(PathBuf, PathBuf, Vec<ReleaseFile>), BuildError> {
-    let Known { folder, program, files, .. } = known;
-    let (from, inside) = (folder.join(TREE), fetching.part.join("inside"));
-    let args = ["-a", &from.to_string_lossy(), &inside.to_string_lossy()];
-    fetching.run(COPY, "copying it", fetching.part, &args)?;
-    Ok((inside, program, files))
 }
 
 /// What the description of a cached release says about it: version and origin.

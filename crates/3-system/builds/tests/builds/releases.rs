@@ -152,20 +152,6 @@ fn programs_of_an_archive_find_its_libraries() {
     bench.pack();
     let release = bench.obtain(System::MySql, None).unwrap();
     assert!(Command::new(release.program()).status().unwrap().success());
-    let program = release.program().to_owned();
-    drop(release);
-    // Fetched by a version of dbdyno that did not look for libraries. Its archive is not needed.
-    fs::copy(inner.join("bin/mysqld"), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let json = program.ancestors().nth(3).unwrap().join("release.json");
-    let text = fs::read_to_string(&json).unwrap();
-    let older = text.replace("\"is_completed\": true", "\"is_completed\": false");
-    fs::write(&json, older).unwrap();
-    fs::remove_file(bench.archive()).unwrap();
-    assert!(bench.releases.cached(System::MySql, &bench.origin(None)).unwrap().is_none());
-    let release = bench.obtain(System::MySql, None).unwrap();
-    assert!(Command::new(release.program()).status().unwrap().success());
-    assert_eq!(fs::read_to_string(&json).unwrap(), text, "once");
     drop(release);
     // Another host may have it.
     fs::remove_file(inner.join("lib/private/libown.so.1")).unwrap();

@@ -88,9 +88,12 @@ pub(super) fn locate(
         None => dist.tarball,
     };
     let url = address(&url).map_err(invalid)?.to_owned();
-    // Another server gets no password.
+    if url.starts_with("file:") && !registry.starts_with("file:") {
+        return Err(invalid(format!("{registry} names the local file {url}")));
+    }
+    // Another server gets no password but its own.
     let is_same = url.strip_prefix(&registry).is_some_and(|path| path.starts_with('/'));
-    let access = if is_same { access } else { Access::default() };
+    let access = if is_same { access } else { settings.access(&url).map_err(invalid)? };
     let (name, version) = (name.to_owned(), package.version().to_owned());
     Ok(Remote { url, access, checksum, name, version })
 }
