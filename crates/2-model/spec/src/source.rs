@@ -117,16 +117,18 @@ fn is_git_url(location: &str) -> bool {
     location.contains("://") || location.split('/').next().is_some_and(|host| host.contains(':'))
 }
 
-/// Reports a URL with a password: runs store where a source is from, and reports show it.
+/// Reports a URL with a password, or with a user by http, which may be a token: runs store where a source is from, and reports show it.
 fn refuse_password(table: &Table<'_>, url: Spanned<&str>, instead: &str) -> Option<()> {
-    let rest = url.value.split_once("://").map_or("", |(_, rest)| rest);
+    let (scheme, rest) = url.value.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if !authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
+    let Some((user, _)) = authority.rsplit_once('@') else { return Some(()) };
+    let has_password = user.contains(':');
+    if !has_password && !scheme.to_ascii_lowercase().starts_with("http") {
         return Some(());
     }
     table.reject(
         url.span,
-        "the URL contains a password",
+        if has_password { "the URL contains a password" } else { "the URL contains a user" },
         format!("the experiment is stored with each run: {instead}"),
     )
 }

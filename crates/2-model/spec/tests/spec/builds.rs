@@ -148,6 +148,9 @@ fn password_in_the_url_of_a_source_is_rejected_and_not_shown() {
         assert!(shown.contains("the URL contains a password"), "{shown}");
         assert!(shown.contains("me:******@host") && !shown.contains("geheim"), "{shown}");
     }
+    let token = "git = 'https://token@host/x.git', revision = 'v1'";
+    let shown = problems(&candidate(&format!("variant = 'rel'\nsource = {{ {token} }}")));
+    assert!(shown.contains("the URL contains a user"), "{shown}");
     for url in ["ssh://git@host:22/~me/a@b:c.git", "git@host:a/b.git", "/srv/a.git"] {
         let git = format!("git = '{url}', revision = 'v1'");
         build(&candidate(&format!("variant = 'rel'\nsource = {{ {git} }}")));
