@@ -120,7 +120,10 @@ pub fn read(
         host,
         tls,
         defaults: own.defaults,
-        durability: own.durability,
+        durability: match own.defaults {
+            SettingDefaults::Server => Durability::Strict,
+            SettingDefaults::Dbdyno => own.durability,
+        },
         options: own.options,
         configuration: own.configuration,
         statements: own.statements,
@@ -220,15 +223,10 @@ fn read_over(
     table.set_choice("defaults", SettingDefaults::WORDS, &mut own.defaults);
     let of_durability = table.key_span("durability");
     table.set_choice("durability", Durability::WORDS, &mut own.durability);
-    if own.defaults == SettingDefaults::Server {
-        if let Some(span) = of_durability {
-            let message =
-                "`durability` sets dbdyno's values, and `defaults = \"server\"` sets none";
-            let help = "remove one of them; single settings are set in `configuration`";
-            table.problem(span, message, help);
-        }
-        // That of the servers' defaults.
-        own.durability = Durability::Strict;
+    if let (Some(span), SettingDefaults::Server) = (of_durability, own.defaults) {
+        let message = "`durability` sets dbdyno's values, and `defaults = \"server\"` sets none";
+        let help = "remove one of them; single settings are set in `configuration`";
+        table.problem(span, message, help);
     }
     read_statements(table, &mut own.statements);
     table.set("restarts_after_death", 0..=MOST_RESTARTS, &mut own.restarts_after_death);

@@ -126,12 +126,14 @@ fn defaults_are_dbdynos_or_the_servers() {
     let server = private("[postgresql]\ndefaults = 'server'", "system = 'postgresql'");
     assert_eq!(server.defaults, SettingDefaults::Server);
     assert_eq!(server.durability, Durability::Strict, "that of the server's defaults");
-    let over = "system = 'postgresql'\ndefaults = 'dbdyno'\ndurability = 'relaxed'";
-    let server = private("[postgresql]\ndefaults = 'server'", over);
-    assert_eq!(
-        (server.defaults, server.durability),
-        (SettingDefaults::Dbdyno, Durability::Relaxed)
-    );
+    for durability in ["", "durability = 'relaxed'"] {
+        let over = format!("system = 'postgresql'\ndefaults = 'dbdyno'\n{durability}");
+        let server = private("[postgresql]\ndefaults = 'server'", &over);
+        assert_eq!(
+            (server.defaults, server.durability),
+            (SettingDefaults::Dbdyno, Durability::Relaxed)
+        );
+    }
 }
 
 #[test]
