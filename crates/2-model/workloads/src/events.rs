@@ -45,6 +45,8 @@ pub struct Events {
     texts: Vec<Vec<u8>>,
     distinct: DistinctCounter,
     table: u32,
+    /// The statement that was drawn last, and how often in a row.
+    last: (usize, u32),
 }
 
 impl Events {
@@ -70,6 +72,7 @@ impl Events {
             texts: vec![Vec::new(); slots.texts],
             distinct: DistinctCounter::for_up_to(longest),
             table: 0,
+            last: (0, u32::MAX),
             program,
         }
     }
@@ -84,6 +87,7 @@ impl Events {
     pub fn start_block(&mut self, seed: u64, microbenchmark: u32, block: u32) {
         let client = self.client;
         self.rng = rng_for(seed, Purpose::Events { microbenchmark, block, client });
+        self.last = (0, u32::MAX);
     }
 
     /// Draws one execution of statement number `index` of the program.
@@ -94,8 +98,12 @@ impl Events {
     pub fn draw(&mut self, index: usize, sink: &mut impl ParameterSink) -> DrawnStatement {
         let statement = &self.program.statements[index];
         let tables = self.program.tables;
+        let is_repeated = self.last.0 == index && self.last.1 < statement.repeat;
+        self.last = (index, if is_repeated { self.last.1 + 1 } else { 1 });
         self.table = match statement.table {
             TableChoice::Any if tables.count == 1 => 0,
+            // As in sysbench, all executions of a statement in an event are on one table.
+            TableChoice::Any if is_repeated => self.table,
             TableChoice::Any => below(&mut self.rng, u64::from(tables.count)) as u32,
             TableChoice::Same => self.table,
             TableChoice::Own => self.client % tables.count,
@@ -243,6 +251,10 @@ mod tests {
     }
 
     fn events(statements: Vec<Statement>, rows: u64) -> Events {
+        events_on(1, statements, rows)
+    }
+
+    fn events_on(tables: u32, statements: Vec<Statement>, rows: u64) -> Events {
         let microbenchmark = Microbenchmark {
             script: None,
             answers: None,
@@ -253,7 +265,7 @@ mod tests {
             stage: Stage::Pre,
             statements,
         };
-        let program = Program::new(&microbenchmark, Tables { count: 1, rows }).unwrap();
+        let program = Program::new(&microbenchmark, Tables { count: tables, rows }).unwrap();
         Events::new(program, 0)
     }
 
@@ -332,6 +344,24 @@ mod tests {
         };
         assert_eq!(stream(4), stream(4));
         assert_ne!(stream(4), stream(5));
+    }
+
+    #[test]
+    fn repeated_statement_stays_on_one_table() {
+        let ten =
+            Statement { repeat: 10, ..statement("SELECT :id", &[("id", uniform())], Bound::Any) };
+        let one = statement("SELECT 1", &[], Bound::Any);
+        let mut events = events_on(1_000, vec![ten.clone(), ten, one], 100);
+        events.start_block(1, 0, 0);
+        let mut sink = Collected::default();
+        let mut tables = Vec::new();
+        for _ in 0..3 {
+            for (statement, repeat) in [(0, 10), (1, 10), (2, 1)] {
+                tables.extend((0..repeat).map(|_| events.draw(statement, &mut sink).table));
+            }
+        }
+        tables.dedup();
+        assert_eq!(tables.len(), 9, "{tables:?}");
     }
 
     #[test]
