@@ -122,7 +122,9 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
     let is_live =
         |one: &CandidateSection<'_>| one.live.as_ref().is_some_and(|it| it.live.is_some());
     let lasts = |one: &CandidateSection<'_>| one.url.is_some() || is_live(one);
-    if let (Some(rows), true) = (workload.rows, candidates.iter().any(is_server)) {
+    let has_tables =
+        workload.complete.as_ref().is_none_or(|workload| workload.uses_sbtest_tables());
+    if let (Some(rows), true) = (workload.rows, candidates.iter().any(is_server) && has_tables) {
         workload::check_rows_of_servers(&root, rows);
     }
     let systems = match candidates.iter().any(is_server) {

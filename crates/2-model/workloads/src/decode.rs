@@ -51,6 +51,12 @@ pub fn decode(mut table: Table<'_>, files: ReadFile<'_>) -> Option<Decoded> {
     table.set_bool("transaction", &mut transaction);
     let mut throughput = Throughput::default();
     table.set_choice("throughput", Throughput::WORDS, &mut throughput);
+    if let (Some(span), true) = (table.key_span("throughput"), transaction)
+        && throughput == Throughput::MillionRowsRead
+    {
+        let message = "`transaction` has statements that read no rows of the table";
+        table.problem(span, message, "remove one of them");
+    }
     let answers = read_answers(&mut table);
     let whole = table.span();
     let statements = table.tables("statements");

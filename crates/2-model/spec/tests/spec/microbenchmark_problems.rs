@@ -100,6 +100,12 @@ fn row_count_of_the_wrong_kind_is_rejected() {
     rows = 1
            ^ set `affects` instead
     ");
+    let with = "WITH d AS (DELETE FROM {table} RETURNING id) SELECT id FROM d";
+    assert_problems!(statement(&format!("sql = '/* x */ {with}'\nrows = 'any'")), @r"
+    8:8 a statement that changes data has no `rows`
+    rows = 'any'
+           ^^^^^ set `affects` instead
+    ");
     assert_problems!(statement("sql = 'SELECT 1 FROM {table}'\naffects = 1"), @r"
     8:11 a query has no `affects`
     affects = 1
@@ -218,7 +224,7 @@ fn invalid_placeholders_are_reported() {
                            ^^^^^^^ did you mean `{table}`?
     7:43 unknown placeholder `{limit}`
     sql = 'SELECT {R} FROM {tabel} WHERE id < {limit}'
-                                              ^^^^^^^ there are `{table}` and, with `ranges`, `{R}`
+                                              ^^^^^^^ there are `{table}` and, with `ranges`, `{R}`; write `{ limit }` for a text of the statement
     "
     );
 }

@@ -8,6 +8,8 @@ use dbdyno_document::{BadValue, Document, Problem, Span, Spanned, Table, nearest
 
 use super::draw;
 use crate::definition::{Bound, Counted, Expect, ParameterSource, Statement, TableChoice};
+use crate::effect::changes_rows;
+use crate::setup::Dialect;
 use crate::sql::{SqlPart, split_sql};
 
 /// A parsed statement, before the range size is filled in.
@@ -196,12 +198,12 @@ impl<'d> ParsedStatement<'d> {
 
     /// Checks that queries have `rows` and writes have `affects`: the schedule relies on it.
     fn check_verb(&self, scope: &Scope<'d, '_>) {
-        let verb = self.sql.value.split_whitespace().next().unwrap_or_default();
-        let is = |verbs: &[&str]| verbs.iter().any(|one| one.eq_ignore_ascii_case(verb));
-        if self.counted == Counted::Rows && is(&["INSERT", "UPDATE", "DELETE", "REPLACE"]) {
+        let changes = [Dialect::MySql, Dialect::PostgreSql]
+            .map(|dialect| changes_rows(self.sql.value, dialect));
+        if self.counted == Counted::Rows && changes.contains(&Some(true)) {
             let message = "a statement that changes data has no `rows`";
             scope.report(self.count.span, message, "set `affects` instead");
-        } else if self.counted == Counted::Affected && is(&["SELECT"]) {
+        } else if self.counted == Counted::Affected && changes == [Some(false); 2] {
             scope.report(self.count.span, "a query has no `affects`", "set `rows` instead");
         }
     }
@@ -215,7 +217,10 @@ impl<'d> ParsedStatement<'d> {
                 let span = scope.document.within(self.sql.span, sql, at..at + length + 1);
                 let help = match nearest(word, ["table", "R"]) {
                     Some(near) => format!("did you mean `{{{near}}}`?"),
-                    None => "there are `{table}` and, with `ranges`, `{R}`".to_owned(),
+                    None => format!(
+                        "there are `{{table}}` and, with `ranges`, `{{R}}`; write `{{ {word} }}` for a text of \
+                         the statement"
+                    ),
                 };
                 scope.report(span, format!("unknown placeholder `{{{word}}}`"), help);
             }
