@@ -182,8 +182,8 @@ impl ResponseTimes {
     pub fn of<C: TimeCounts>(blocks: &[BlockTimes<C>], planned: Option<u32>) -> Self {
         let restarts: Vec<&[BlockTimes<C>]> =
             blocks.chunk_by(|a, b| a.restart == b.restart).collect();
-        // Further starts than one or two planned ones are caused by interruptions.
-        let are_planned = planned.is_none_or(|planned| planned as usize >= MIN_RESTARTS);
+        // Further starts than a single planned one are caused by interruptions.
+        let are_planned = planned.is_none_or(|planned| planned > 1);
         let starts = Some(restarts.len()).filter(|count| are_planned && *count >= MIN_RESTARTS);
         let parts = if starts.is_some() {
             restarts

@@ -148,7 +148,7 @@ impl Starts {
     /// The interval around `centre`, the estimate with equal weights; `None` with fewer than two
     /// starts, or if a value has no logarithm. `planned` as for [`crate::restarts_with_interval`].
     pub(crate) fn interval(&self, centre: f64, planned: Option<u32>) -> Option<LogInterval> {
-        let interruptions_only = planned.is_some_and(|planned| (planned as usize) < MIN_RESTARTS);
+        let interruptions_only = planned.is_some_and(|planned| planned <= 1);
         let weighted = || WeightedStarts::of(&self.values, &self.blocks, self.within?);
         let interval = if interruptions_only {
             weighted().and_then(|starts| starts.interval_over_blocks_and_starts())
