@@ -111,7 +111,15 @@ fn check_files(directory: &RunDirectory) -> Result<(), ResultsError> {
             return Err(not_a_run(directory, "its run.sqlite is a symbolic link"));
         }
         Ok(_) => return Err(not_a_run(directory, "its run.sqlite is not a regular file")),
-        Err(error) => return Err(not_found(directory, path, error, "it has no run.sqlite")),
+        Err(error) => {
+            let why = match path.join("run.sql.xz").exists() {
+                true => {
+                    "it has a published run: unpack it by `xz -dc run.sql.xz | sqlite3 -safe run.sqlite`"
+                }
+                false => "it has no run.sqlite",
+            };
+            return Err(not_found(directory, path, error, why));
+        }
     }
     // SQLite reports only that it cannot open the file.
     let readable = rustix::fs::access(&file, rustix::fs::Access::READ_OK);
@@ -235,12 +243,33 @@ fn foreign_object(database: &Connection) -> rusqlite::Result<Option<String>> {
             tables.push(name);
         }
     }
+    let mut bytes = 0.0;
     for table in tables {
         if let Some(column) = computed_column(database, &table)? {
             return Ok(Some(format!("the computed column {table}.{column}")));
         }
+        bytes += bytes_in(database, &table)?;
     }
-    Ok(None)
+    // After the sum, because the run may be growing.
+    let size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+    let is_shared = bytes > database.query_row(size, [], |row| row.get::<_, f64>(0))?;
+    Ok(is_shared.then(|| "rows that share their content".to_owned()))
+}
+
+/// The bytes of all texts and blobs of a table, which are not read. Damaged rows can refer to the same ones.
+fn bytes_in(database: &Connection, table: &str) -> rusqlite::Result<f64> {
+    let mut query = database.prepare(
+        "SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE type IN ('TEXT', 'BLOB')",
+    )?;
+    let name = |row: &rusqlite::Row<'_>| {
+        Ok(format!("ifnull(octet_length(\"{}\"), 0)", row.get::<_, String>(0)?))
+    };
+    let lengths: Vec<String> = query.query_map([table], name)?.collect::<rusqlite::Result<_>>()?;
+    if lengths.is_empty() {
+        return Ok(0.0);
+    }
+    let sum = format!("SELECT total({}) FROM \"{table}\"", lengths.join(" + "));
+    database.query_row(&sum, [], |row| row.get(0))
 }
 
 /// The first column whose values are not all stored in rows: a generated one, or one with a default
