@@ -52,6 +52,11 @@ fn record(fields: impl Iterator<Item = String>) -> String {
 /// A field as spreadsheets read it back. Names and statements are texts of others: one that a spreadsheet would execute
 /// begins with an apostrophe.
 fn quoted(field: &str) -> String {
+    // They would control the terminal on which it is shown.
+    let is_control = |character: char| character.is_control() && !"\t\r\n".contains(character);
+    if field.contains(is_control) {
+        return quoted(&field.replace(is_control, "\u{fffd}"));
+    }
     let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if is_formula && field.parse::<f64>().is_err() {
         return quoted(&format!("'{field}"));
@@ -82,10 +87,9 @@ mod tests {
     #[test]
     fn formulas_are_texts_and_numbers_stay_numbers() {
         let fields =
-            ["=1+1", "+a", "-2+3", "@a", "\ta", "\ra", "=a,\"b\"", "-1.5", "+2", "-", "a=1"];
+            ["=1+1", "+a", "-2+3", "@a", "\ta", "\ra", "=a,\"b\"", "-1.5", "+2", "-", "a\u{1b}=1"];
         let text = Csv::of(fields).column("field", |field| (*field).to_owned()).text();
-        let expected =
-            "field\n'=1+1\n'+a\n'-2+3\n'@a\n'\ta\n\"'\ra\"\n\"'=a,\"\"b\"\"\"\n-1.5\n+2\n'-\na=1\n";
+        let expected = "field\n'=1+1\n'+a\n'-2+3\n'@a\n'\ta\n\"'\ra\"\n\"'=a,\"\"b\"\"\"\n-1.5\n+2\n'-\na\u{fffd}=1\n";
         assert_eq!(text, expected);
     }
 }

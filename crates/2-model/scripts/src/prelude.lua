@@ -261,6 +261,7 @@ local text_parameter = parameter_type("dbdyno_text", function(self, value)
    end
    self.is_null[0] = 0
    if type(value) ~= "string" then value = tostring(value) end
+   check_text(value)
    local size = #value
    if size > self.max_len then size = tonumber(self.max_len) end
    ffi.copy(self.buffer, value, size)
@@ -358,6 +359,7 @@ end
 
 function connection:query(sql)
    sql = tostring(sql)
+   check_text(sql)
    local outcome = calls.query(context, sql, #sql)
    if outcome == OK then return NO_RESULT end
    if outcome == ROWS then return new_result() end
