@@ -32,6 +32,9 @@ const FORMAT: u32 = 1;
 pub struct JournalRecord {
     pub format: u32,
     pub identity: ProcessIdentity,
+    /// The machine and the namespace in which its process has this number: several may share a directory. `None` in
+    /// journals of old versions.
+    pub namespace: Option<String>,
     pub program: PathBuf,
     /// Code of the program that is temporarily overwritten.
     pub borrowed: Option<BorrowedCode>,
@@ -69,14 +72,12 @@ pub struct Generation {
     /// Addresses of its unwind information.
     pub frames: Vec<u64>,
     /// Digest of its code; `None` until the code was written.
-    #[serde(default)]
     pub digest: Option<u64>,
     /// Whether its code counts executions, so that it is slow: it is only active while they are counted, and
     /// never redone.
     #[serde(default)]
     pub counts: bool,
     /// The maximum pause when it was made, in milliseconds; `None` in journals of old versions.
-    #[serde(default)]
     pub max_pause_ms: Option<u64>,
 }
 
@@ -221,6 +222,7 @@ impl Journal {
             _ => JournalRecord {
                 format: FORMAT,
                 identity: identity.clone(),
+                namespace: own_namespace(),
                 program: program.to_owned(),
                 borrowed: None,
                 enabled_huge_pages: false,
@@ -377,11 +379,25 @@ fn store(directory: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::rename(&new, directory.join("journal.json"))
 }
 
-/// Removes the journals of processes that have exited, and their symbols for `perf`.
+/// This machine and the namespace of process numbers; `None` if it cannot be read.
+fn own_namespace() -> Option<String> {
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", machine.trim(), namespace.display()))
+}
+
+/// Removes the journals of processes that have exited, and their symbols for `perf`. Those of other machines and
+/// containers stay: whether their processes run is not known here.
 pub fn remove_exited(state: &Path) {
+    let own = own_namespace();
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     for directory in entries.map(|entry| entry.path()) {
-        let Ok(Some(JournalRecord { identity, .. })) = read(&directory) else { continue };
+        let Ok(Some(JournalRecord { identity, namespace, .. })) = read(&directory) else {
+            continue;
+        };
+        if namespace.is_some() && namespace != own {
+            continue;
+        }
         let has_exited = match identify(identity.pid) {
             Err(LiveError::Exited { .. }) => {
                 symbols::remove_perf_map(identity.pid);
@@ -498,9 +514,13 @@ mod tests {
         let mut journal = Journal::open(state.path(), &dead, Path::new("/bin/me")).unwrap();
         journal.change(|record| record.generations.push(generation())).unwrap();
         drop(journal);
-        assert!(directory(state.path(), &dead).exists());
+        let elsewhere = ProcessIdentity { start_ticks: me.start_ticks + 8, ..me.clone() };
+        let mut journal = Journal::open(state.path(), &elsewhere, Path::new("/bin/me")).unwrap();
+        journal.change(|record| record.namespace = Some("another".to_owned())).unwrap();
+        drop(journal);
         Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
         assert!(!directory(state.path(), &dead).exists());
+        assert!(directory(state.path(), &elsewhere).exists(), "it may run in a container");
     }
 
     #[test]
