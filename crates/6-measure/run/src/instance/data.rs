@@ -11,6 +11,7 @@ use dbdyno_engines::server::{ServerDirs, external_servers};
 use dbdyno_engines::sqlite::Sqlite;
 use dbdyno_hosts::{HostConnection, HostError, LocalHost, ServerHost, protocol};
 use dbdyno_machine::facts::DiskFacts;
+use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_results::RunDirectory;
 use dbdyno_spec::experiment::{Experiment, System};
 use dbdyno_units::Bytes;
@@ -23,6 +24,11 @@ use crate::instance::context::RunContext;
 use crate::instance::in_force::{Settings, refuse_ignored};
 use crate::plan::disk_space::DiskSpace;
 use crate::session::progress::{Progress, RunEvent};
+
+/// Checks that no link of another user is in a path to a directory of the run.
+pub(crate) fn check_links(directory: &Path) -> Result<(), RunError> {
+    SafeDir::check_links(directory).map_err(|error| RunError::Other(error.to_string()))
+}
 
 /// The kind of a candidate's data: data of one kind can be copied from candidate to candidate.
 /// `None` if the data cannot be copied.
@@ -389,12 +395,16 @@ impl DataLocation {
     /// replayed into the next database. The database must be closed.
     pub fn remove(&self) -> Result<(), RunError> {
         match self {
-            Self::Directory(directory) => match fs::remove_dir_all(directory) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    Err(RunError::io(directory)(error))
+            Self::Directory(directory) => {
+                // Somebody may have led the path to it elsewhere since the run began.
+                check_links(directory)?;
+                match fs::remove_dir_all(directory) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        Err(RunError::io(directory)(error))
+                    }
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
-            },
+            }
             Self::Server(host, name) => Ok(host.remove(name)?),
             Self::Schema => Ok(()),
         }

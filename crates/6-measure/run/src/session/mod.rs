@@ -13,7 +13,6 @@ pub(crate) mod stored_run;
 use std::path::Path;
 
 use dbdyno_engines::SchemaRemoval;
-use dbdyno_machine::safe_files::SafeDir;
 use dbdyno_machine::{CpuAssignment, CpuSet, clock, while_pinned};
 use dbdyno_results::{FailureKind, ResultsError, RunDirectory, RunWriter, SessionRecord, Warning};
 use dbdyno_spec::experiment::Experiment;
@@ -54,7 +53,7 @@ pub fn start_run(
     options: &Options<'_>,
 ) -> Result<Outcome, RunError> {
     readiness::check_platform(experiment)?;
-    SafeDir::check_links(directory).map_err(|error| RunError::Other(error.to_string()))?;
+    data::check_links(directory)?;
     if stored_run::remove_empty_run(directory, experiment_text, &options.worker)? {
         let directory = directory.display();
         (options.progress)(RunEvent::Stage(format!(
@@ -65,7 +64,10 @@ pub fn start_run(
     script_data::assign(&mut experiment, &options.worker.cancel, options.progress)?;
     let experiment = &experiment;
     let new_run = start::new_run(experiment, experiment_text);
+    // Recording its scripts takes a while.
+    data::check_links(directory)?;
     let mut results = RunWriter::create(directory, &new_run)?;
+    data::check_links(directory)?;
     register(directory, results.identity().id.as_str());
     // Until the first is created.
     results.set_may_have_schemas(false)?;

@@ -383,6 +383,7 @@ pub(crate) fn remove_loaded(context: &RunContext<'_>) -> Result<(), RunError> {
     for one in subdirectories(&context.directory.data()) {
         // They may be in the run's directory.
         if one.canonicalize().ok().as_deref() != Some(local.root()) {
+            data::check_links(&one)?;
             fs::remove_dir_all(&one).map_err(RunError::io(&one))?;
         }
     }
