@@ -88,7 +88,6 @@ impl fmt::Display for DataSize {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct StoredExperiment {
     pub schedule: StoredSchedule,
-    #[serde(default)]
     pub profile: Option<StoredProfiling>,
 }
 
@@ -96,9 +95,7 @@ pub struct StoredExperiment {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct StoredProfiling {
     /// CPU time of each candidate and microbenchmark that is to be sampled.
-    #[serde(default)]
     pub time: Option<Nanos>,
-    #[serde(default)]
     pub layers: Option<StoredLayers>,
 }
 

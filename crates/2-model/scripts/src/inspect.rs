@@ -62,7 +62,6 @@ fn declared(source: &Source, setup: &Setup) -> Result<Declared, ScriptError> {
     Ok(Declared {
         options: (declares || source.version == Version::V1_1).then_some(names),
         has_event: state.has("event")?,
-        has_prepare: state.has("prepare")?,
         version: source.version,
     })
 }

@@ -41,7 +41,6 @@ pub struct Declared {
     /// Its options by name, in alphabetical order; `None` for a script of 1.0 that declares none and accepts all.
     pub options: Option<Vec<(String, OptionKind)>>,
     pub has_event: bool,
-    pub has_prepare: bool,
     /// The version of sysbench that it is written for.
     pub version: Version,
 }
@@ -397,7 +396,7 @@ mod tests {
             ("pgsql_schema".to_owned(), OptionKind::Text),
         ]);
         let version = Version::V1_0;
-        let declared = Declared { options, has_event: true, has_prepare: true, version };
+        let declared = Declared { options, has_event: true, version };
         assert_eq!(check_option("table-size", &declared), Ok(()));
         assert_eq!(check_option("rand-type", &declared), Ok(()));
         assert_eq!(check_option("pgsql-schema", &declared), Ok(()));

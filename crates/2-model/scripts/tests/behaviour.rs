@@ -856,7 +856,7 @@ fn options_are_declared_and_typed() {
     let declared = inspect(&source(text), Driver::MySql, &Options::new()).unwrap();
     let names: Vec<String> = declared.options.unwrap().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["big", "level", "list", "number", "size", "suffix", "with_dash"]);
-    assert!(declared.has_event && !declared.has_prepare);
+    assert!(declared.has_event);
     let mut host = Fake::default();
     start(text, &mut host).unwrap().event(&mut host).unwrap();
     assert_eq!(host.printed, ["10\tfalse\tRC\tab\t1024\t2\tsbtest\t0"]);

@@ -34,7 +34,6 @@ pub struct Experiment {
     /// caches and limits.
     pub workload: Workload,
     /// The insert benchmark; `None` for an experiment with microbenchmarks.
-    #[serde(default)]
     pub insert_benchmark: Option<InsertBenchmark>,
     /// The duration of the measurement and its slices.
     pub schedule: Schedule,
@@ -281,10 +280,8 @@ pub struct Cpus {
     /// CPUs of dbdyno itself.
     pub dbdyno: Option<String>,
     /// Whether these CPUs are kept from idling; by default if wake-ups are expensive.
-    #[serde(default)]
     pub prevent_idle: Option<bool>,
     /// How the clients of servers wait for answers; by default they poll on CPUs of their own.
-    #[serde(default)]
     pub wait: Option<ClientWait>,
 }
 
@@ -304,13 +301,10 @@ pub struct Candidate {
     /// Work added to slices, as a share of their time, to verify that dbdyno measures it.
     pub injected_delay: Option<Share>,
     /// Options of the live optimizer; `None` if its server is not optimized.
-    #[serde(default)]
     pub live: Option<Live>,
     /// Its place in a matrix of settings, if it comes from one.
-    #[serde(default)]
     pub matrix: Option<MatrixCell>,
     /// The series that it is a member of: reports show its members in their order in the experiment.
-    #[serde(default)]
     pub series: Option<String>,
 }
 
@@ -322,7 +316,6 @@ pub struct Live {
     pub frequency: u32,
     /// The candidate whose build was sampled for BOLT, if those samples are used and the server
     /// itself is not sampled.
-    #[serde(default)]
     pub samples_of: Option<String>,
     /// The microbenchmarks that it is trained with.
     pub train: Train,
@@ -437,20 +430,17 @@ pub struct Build {
     /// The name of the variant: a preset, or one that the experiment defines.
     pub variant: String,
     /// The settings of the variant, unless it is a preset.
-    #[serde(default)]
     pub settings: Option<VariantOverrides>,
     /// The C compiler: `gcc`, `clang` or a versioned name or path.
     pub compiler: String,
     /// Compiler flags after the variant's.
     pub flags: Vec<String>,
     /// The tool that configures the source, if there is a choice.
-    #[serde(default)]
     pub configure_with: Option<ConfigureTool>,
     /// Additional arguments for that tool.
     #[serde(default)]
     pub configure: Vec<String>,
     /// The training workload, if the variant uses profiles.
-    #[serde(default)]
     pub training: Option<Training>,
     /// For a variant with BOLT: whether BOLT is run. Otherwise the build is only linked for BOLT.
     #[serde(default = "yes")]
@@ -509,10 +499,8 @@ pub struct PrivateServer {
     /// The server's executable; `None`: searched for in the usual directories.
     pub program: Option<PathBuf>,
     /// The compiled release whose program is used, instead of `program`.
-    #[serde(default)]
     pub release: Option<ReleaseOrigin>,
     /// How it is compiled; `None` if it is not compiled for the run.
-    #[serde(default)]
     pub build: Option<Build>,
     /// The name of the host it runs on; `None` for this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]

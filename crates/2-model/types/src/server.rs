@@ -298,7 +298,6 @@ pub struct Target {
     /// Whether the connection is encrypted.
     pub tls: Tls,
     /// MySQL: a PEM file with the server's RSA public key, for passwords on connections without encryption.
-    #[serde(default)]
     pub server_public_key: Option<PathBuf>,
     /// Whether a password may be looked up. Never for servers that dbdyno itself started.
     pub password: bool,

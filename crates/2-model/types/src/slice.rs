@@ -17,7 +17,6 @@ pub struct SliceMeasured {
     pub cpu: Nanos,
     /// The part of `cpu` in which clients polled without receiving anything; the rest is work. `None`
     /// if they slept while they waited.
-    #[serde(default)]
     pub polling: Option<Nanos>,
     /// Resource usage of the server from the first client's start to the last one's end; `None` for
     /// an embedded engine, and for a server whose processes are unknown.
@@ -31,7 +30,6 @@ pub struct SliceMeasured {
     /// Statements that succeeded, including BEGIN and COMMIT.
     pub statements: u64,
     /// Statements that succeeded in the lead-in; `None` in stored slices.
-    #[serde(default)]
     pub lead_in_statements: Option<u64>,
     /// Rows returned.
     pub rows: u64,
