@@ -36,7 +36,10 @@ esac
 # One line for each directory and process of dbdyno outside the tests' own directory.
 list_outside() {
     for path in /tmp/dbdyno-* /var/tmp/dbdyno-* /tmp/perf-*.map /tmp/org.chromium.*; do
-        [ ! -e "$path" ] || [ "$path" = "$TMPDIR" ] || echo "file $path"
+        case $path in
+        /tmp/dbdyno-tests.*) ;; # of this run, and of others
+        *) [ ! -e "$path" ] || echo "file $path" ;;
+        esac
     done
     for link in /proc/[0-9]*/cwd; do
         cwd=$(readlink "$link" 2>/dev/null) || continue
@@ -85,6 +88,9 @@ if [ "${1-}" != quick ]; then
     export CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 fi
 
+# Servers of the tests are not behind a proxy.
+export no_proxy="${no_proxy-},127.0.0.1,localhost"
+
 # Most tests wait for others most of the time: for servers, slices, or the end of a process.
 RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
 export RUST_TEST_THREADS
@@ -97,12 +103,19 @@ cargo test --no-fail-fast $tests || status=$?
 set +f
 sort -u "$DBDYNO_SKIPPED_TESTS"
 
-left=$({
+list_left() {
     find "$TMPDIR" -mindepth 1 -maxdepth 1 | sed 's/^/file /'
     list_outside | while read -r line; do
         printf '%s\n' "$before" | grep -qxF "$line" || echo "$line"
     done
-})
+}
+# A process that was killed a moment ago may not have ended.
+left=$(list_left)
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    [ -n "$left" ] || break
+    sleep 1
+    left=$(list_left)
+done
 if [ -n "$left" ]; then
     echo "$left" | sed 's/^/run-tests: left behind: /' >&2
     [ "$status" -ne 0 ] || status=1

@@ -222,7 +222,7 @@ mod tests {
         let cpus: Vec<usize> = (0..thread::available_parallelism().unwrap().get()).collect();
         let mut sampler = match Sampler::on_cpus(&cpus, 997) {
             Ok(sampler) => sampler,
-            Err(error @ ProfileError::NotPermitted { .. }) => {
+            Err(error @ (ProfileError::NotPermitted { .. } | ProfileError::Blocked(_))) => {
                 return dbdyno_fuzz::skip(&error.to_string());
             }
             Err(error) => panic!("{error}"),

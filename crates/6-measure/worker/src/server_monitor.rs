@@ -322,7 +322,7 @@ mod tests {
     fn later_processes_are_counted_and_missed_ones_are_detected() {
         // The child starts during the slice, is busy, and ends with its parent.
         let child = "n=0; while kill -0 $PPID 2>/dev/null; do n=$((n+1)); done";
-        let script = format!("sleep 0.2; sh -c '{child}' & while :; do :; done");
+        let script = format!("sleep 1; sh -c '{child}' & while :; do :; done");
         let server = Server(Command::new("sh").args(["-c", &script]).spawn().unwrap());
         let mut monitor = server.monitor(true);
         monitor.count();

@@ -303,12 +303,13 @@ fn full_disk_is_reported() {
 
 /// Creates data on a disk that is too small for it.
 pub fn check_full_disk(plan: &ServerPlan) {
-    assert!(rustix::process::geteuid().is_root(), "mounting a small file system needs root");
     let disk = tempfile::tempdir().unwrap();
-    let mount = |args: &[&str]| {
-        assert!(Command::new("mount").args(args).arg(disk.path()).status().unwrap().success());
-    };
-    mount(&["-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs"]);
+    let tmpfs = ["-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs"];
+    let mounted = Command::new("mount").args(tmpfs).arg(disk.path()).output().unwrap();
+    if !mounted.status.success() {
+        let reason = String::from_utf8_lossy(&mounted.stderr).trim().to_owned();
+        return dbdyno_fuzz::skip(&format!("cannot mount: {reason}"));
+    }
     std::fs::set_permissions(disk.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     // The servers' user must be able to reach the directory, or the data would be in another directory.
     std::fs::create_dir(disk.path().join("run")).unwrap();

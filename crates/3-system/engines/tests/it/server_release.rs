@@ -1,7 +1,7 @@
 //! MySQL's own program, from Debian's packages, and older releases of servers, from a registry.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dbdyno_builds::{BuildError, CacheDir, ProblemKind, Release, ReleaseOrigin, Releases, System};
 use dbdyno_fuzz::skip;
@@ -15,7 +15,7 @@ const SUITE: &str = "sid";
 /// reach.
 pub fn mysql() -> Option<Release> {
     static RELEASE: Mutex<Option<Option<Release>>> = Mutex::new(None);
-    let mut known = RELEASE.lock().unwrap();
+    let mut known = RELEASE.lock().unwrap_or_else(PoisonError::into_inner);
     let newest = ReleaseOrigin::Debian { suite: SUITE.to_owned() };
     let fetch_newest = || fetch(ServerSystem::MySql, &newest);
     known.get_or_insert_with(fetch_newest).clone()
@@ -43,12 +43,9 @@ fn fetch(system: ServerSystem, origin: &ReleaseOrigin) -> Option<Release> {
     }
 }
 
-/// Whether there is no network, the mirror is being updated, a tool is missing, or servers cannot reach
-/// the tests' cache.
+/// Whether it cannot be fetched, which is no fault of the program: there is no network, the mirror is being updated, or
+/// its packages cannot be installed together; or a tool is missing, or servers cannot reach the tests' cache.
 fn is_out_of_reach(error: &BuildError) -> bool {
     let BuildError::Other(problem) = error else { return false };
-    let advice = &problem.advice;
-    problem.kind == ProblemKind::Machine
-        || advice.starts_with("no network connection?")
-        || advice.ends_with("try again later")
+    matches!(problem.kind, ProblemKind::Machine | ProblemKind::Fetching)
 }

@@ -14,6 +14,9 @@ use dbdyno_relayout::Options;
 
 use crate::copies::MAX_PAUSE;
 
+/// Until something has happened that a busy machine delays.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
 const SERVER: &str = "/usr/sbin/mariadbd";
 
 /// A private server, killed on drop.
@@ -50,7 +53,7 @@ impl Server {
         let server = Self { child, directory };
         let start = Instant::now();
         while server.query("select 1") != "1\n" {
-            assert!(start.elapsed() < Duration::from_secs(60), "the server does not start");
+            assert!(start.elapsed() < TIMEOUT, "the server does not start");
             thread::sleep(Duration::from_millis(100));
         }
         server
@@ -162,7 +165,7 @@ fn wait_for_rounds(rounds: &AtomicU32) {
     let (before, start) = (rounds.load(Ordering::Relaxed), Instant::now());
     // Two of these may have started before.
     while rounds.load(Ordering::Relaxed) < before + 4 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the clients do not finish");
+        assert!(start.elapsed() < TIMEOUT, "the clients do not finish");
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -94,32 +94,6 @@ fn dropped_optimization_level_is_refused_unless_ignored() {
 }
 
 #[test]
-fn leaked_instruction_set_is_refused() {
-    let test = TestDir::new();
-    let compiler = wrapped_gcc(&test, "[ \"$word\" = -O0 ] && words+=(-march=haswell)");
-    let compiler = format!("compiler = \"{compiler}\"");
-    let refused = run(&test, "refused", "base = \"o0\"", &compiler, "");
-    refused
-        .assert_code(1)
-        .assert_prints("march-leaked (unexpected instruction set), in 1 file")
-        .assert_prints("recorded: -march=haswell, expected: the baseline sqlite3.o");
-}
-
-#[test]
-#[ignore = "full"]
-fn build_without_requested_lto_is_refused() {
-    let test = TestDir::new();
-    let compiler = wrapped_gcc(&test, "[[ \"$word\" = -flto* ]] && continue");
-    let compiler = format!("compiler = \"{compiler}\"");
-    let variant = "base = \"rel_lto\"\noptimization = \"O0\"";
-    let refused = run(&test, "refused", variant, &compiler, "");
-    refused
-        .assert_code(1)
-        .assert_prints("lto-missing (no link-time optimization), in 1 file")
-        .assert_prints("recorded: none, expected: on");
-}
-
-#[test]
 #[ignore = "full"]
 fn extra_flags_change_what_is_expected() {
     let test = TestDir::new();

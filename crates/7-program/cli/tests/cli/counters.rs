@@ -245,6 +245,12 @@ fn equal_servers_execute_the_same_instructions() {
         return;
     }
     let out = test.out();
+    let too_busy = "SELECT COUNT(*) FROM executed WHERE executed.json ->> '$.not-counted.reason' LIKE \
+                    '%counting takes % times the CPU time%' OR executed.json ->> '$.not-counted.reason' LIKE \
+                    '%the process is mostly idle%'";
+    if count(&out, too_busy) > 0 {
+        return dbdyno_fuzz::skip("the machine is too busy to count instructions");
+    }
     let [own, control] = ["innodb", "control"].map(|candidate| executed(&out, candidate));
     let all: f64 = own.values().sum();
     assert!((100.0..1e6).contains(&all), "{all}");

@@ -1,7 +1,6 @@
 //! Existing servers: only schemas that dbdyno created are changed.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 use dbdyno_drivers::Connection;
@@ -274,25 +273,6 @@ fn unsupported_actions_on_existing_mariadb_are_reported() {
     call(run).assert_code(1).assert_prints("No such file");
     // Nothing was created there.
     call([Path::new("clean"), &out]).assert_code(0).assert_prints("no data to remove");
-}
-
-#[test]
-fn server_of_another_kind_is_named() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let _ = stream.unwrap().write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
-        }
-    });
-    let test = TestDir::new();
-    for (system, scheme) in [("mariadb", "mysql"), ("postgresql", "postgres")] {
-        let url =
-            format!("system = \"{system}\"\nurl = \"{scheme}://a@127.0.0.1:{port}/?tls=off\"");
-        let file = test.file(&experiment(&[("theirs", &url)]));
-        let finished = call([Path::new("run"), &file, Path::new("--out"), &test.out()]);
-        finished.assert_code(1).assert_prints("SSH-2.0-OpenSSH").assert_prints("check the address");
-    }
 }
 
 #[test]

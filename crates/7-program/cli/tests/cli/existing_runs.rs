@@ -216,6 +216,7 @@ fn runs_on_one_mariadb_leave_each_other_alone() {
 }
 
 #[test]
+#[ignore = "full"]
 fn runs_on_one_postgresql_leave_each_other_alone() {
     runs_leave_each_other_alone(ServerSystem::PostgreSql);
 }
@@ -256,6 +257,7 @@ fn failed_run_leaves_no_schema_on_mariadb() {
 }
 
 #[test]
+#[ignore = "full"]
 fn failed_run_leaves_no_schema_on_postgresql() {
     failed_run_leaves_no_schema(ServerSystem::PostgreSql);
 }
@@ -303,6 +305,7 @@ fn restarted_mariadb_is_cleaned_and_measured() {
 }
 
 #[test]
+#[ignore = "full"]
 fn restarted_postgresql_is_cleaned_and_measured() {
     restarted_server_is_cleaned_and_measured(ServerSystem::PostgreSql);
 }

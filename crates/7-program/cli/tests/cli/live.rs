@@ -233,7 +233,8 @@ fn program_is_optimized_undone_and_redone() {
     let bolt = lab.path().join("profile.fdata");
     let done = lab.optimize(&["--bolt-out", bolt.to_str().unwrap()]);
     done.assert_code(0).assert_prints("functions").assert_prints("not measured");
-    done.assert_prints("7999 times per second and CPU; this takes about ");
+    // The kernel may have lowered the limit of a slow machine.
+    done.assert_prints(" times per second and CPU; this takes about ");
     done.assert_prints("per sample, as measured on this machine");
     let profile = fs::read_to_string(bolt).unwrap();
     assert!(profile.contains(" mix ") || profile.contains(" main "), "{profile}");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{TestDir, find_first_in, send, wait_until};
@@ -183,6 +184,11 @@ fn script() -> Command {
 
 /// Why there can be no host here; `None` if there can.
 fn missing() -> Option<String> {
+    static MISSING: OnceLock<Option<String>> = OnceLock::new();
+    MISSING.get_or_init(find_missing).clone()
+}
+
+fn find_missing() -> Option<String> {
     let programs = ["/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen"];
     if let Some(program) = programs.iter().find(|program| !Path::new(program).exists()) {
         return Some(format!("no {program} here (Debian: openssh-server, openssh-client)"));

@@ -136,13 +136,6 @@ fn tls_is_used_and_verified_as_requested() {
     assert!(error.message.contains("missing.pem"), "{error}");
 }
 
-#[test]
-fn missing_tls_is_refused() {
-    let server = Server::start_on_tcp(&["--skip-ssl".to_owned()]);
-    let target = Target { tls: Tls::Required, ..server.tcp_target("127.0.0.1", "root") };
-    assert!(refused(&target).message.contains("does not offer TLS"));
-}
-
 /// Waits until one of the connections is readable. Returns the complete answers with the index of their
 /// connection.
 fn wait(connections: &mut [(MySqlConnection, StatementId)]) -> Vec<(usize, Answer)> {

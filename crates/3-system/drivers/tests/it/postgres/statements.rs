@@ -431,7 +431,7 @@ fn try_receive_does_not_wait() {
     let database = Database::create();
     let mut connection = database.connect();
     assert_eq!(try_receive(&mut connection).unwrap(), None, "without a request");
-    let statement = connection.prepare("SELECT 5 FROM pg_sleep(0.2)").unwrap();
+    let statement = connection.prepare("SELECT 5 FROM pg_sleep(1)").unwrap();
     connection.send(statement, &params(&[])).unwrap();
     assert_eq!(try_receive(&mut connection).unwrap(), None);
     let answers = receive_all(std::slice::from_mut(&mut connection));
