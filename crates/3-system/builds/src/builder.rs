@@ -238,7 +238,8 @@ impl Job<'_> {
     /// Checks the build dependencies of a server that is not in the cache.
     fn check_prerequisites(&self) -> Result<(), BuildError> {
         let Prepared { request, flags, fingerprint } = self.prepared;
-        if request.bolt.is_some() || self.cache.get(fingerprint).is_some() {
+        let is_cancelled = self.cancel.load(Ordering::Relaxed);
+        if request.bolt.is_some() || is_cancelled || self.cache.get(fingerprint).is_some() {
             return Ok(());
         }
         let system = request.source.system();

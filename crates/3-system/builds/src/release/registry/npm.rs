@@ -91,9 +91,13 @@ pub(super) fn locate(
     if url.starts_with("file:") && !registry.starts_with("file:") {
         return Err(invalid(format!("{registry} names the local file {url}")));
     }
-    // Another server gets no password but its own.
+    // Another server gets no password but its own, and none without encryption.
     let is_same = url.strip_prefix(&registry).is_some_and(|path| path.starts_with('/'));
-    let access = if is_same { access } else { settings.access(&url).map_err(invalid)? };
+    let access = match is_same {
+        true => access,
+        false if url.starts_with("https:") => settings.access(&url).map_err(invalid)?,
+        false => Access::default(),
+    };
     let (name, version) = (name.to_owned(), package.version().to_owned());
     Ok(Remote { url, access, checksum, name, version })
 }
