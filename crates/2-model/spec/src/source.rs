@@ -117,7 +117,8 @@ fn is_git_url(location: &str) -> bool {
     location.contains("://") || location.split('/').next().is_some_and(|host| host.contains(':'))
 }
 
-/// Reports a URL with a password, or with a user by http, which may be a token: runs store where a source is from, and reports show it.
+/// Reports a URL with a password, or with a user by http, which may be a token: runs store where a source is from, and
+/// reports show it.
 fn refuse_password(table: &Table<'_>, url: Spanned<&str>, instead: &str) -> Option<()> {
     let (scheme, rest) = url.value.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
