@@ -134,6 +134,26 @@ fn event_with_a_deadlock_is_restarted_and_its_hook_called_once() {
     assert_eq!((host.restarts, host.printed), (1, vec!["1213\t40001\tB".to_owned()]));
 }
 
+/// It could pretend to be a text of any length, and be read as such.
+#[test]
+fn userdata_is_no_text() {
+    for call in ["con:query(p)", "con:prepare('?'):bind_create(12, 9):set(p)"] {
+        let text = format!(
+            "{CONNECT}
+            function event()
+              local p = newproxy(true)
+              getmetatable(p).__tostring = function() return p end
+              getmetatable(p).__len = function() return 400 end
+              {call}
+            end"
+        );
+        let mut host = Fake::default();
+        let error = start(&text, &mut host).unwrap().event(&mut host).unwrap_err();
+        assert!(error.message.contains("a string is needed, not userdata"), "{}", error.message);
+        assert!(host.statements.iter().all(|one| one == "prepare ?"), "{:?}", host.statements);
+    }
+}
+
 #[test]
 fn failed_statement_ends_the_script_with_its_line_and_sql() {
     let text = format!("{CONNECT}\nfunction event()\n  con:query('SELEC 1')\nend");

@@ -283,7 +283,7 @@ fn prepare_one<'a>(
         None
     };
     let linker = flags.linker().and_then(|linker| compiler.linker_version(linker));
-    let files = named_files(extra_flags.iter().chain(&request.options.arguments))?;
+    let files = named_files(extra_flags, &request.options.arguments)?;
     let ingredients = Ingredients {
         inputs: request.inputs(&flags),
         source: source.sha256(),
@@ -301,12 +301,43 @@ fn prepare_one<'a>(
     Ok(Prepared { request, flags, fingerprint })
 }
 
-/// The checksums of the files that flags name by their whole path, as `-Wl,--version-script=/a` or `-include /b`.
-fn named_files<'f>(words: impl IntoIterator<Item = &'f String>) -> Result<Vec<Sha256>, BuildError> {
-    let parts = words.into_iter().flat_map(|word| word.split(['=', ',']));
-    let paths = parts.filter_map(|part| part.find('/').map(|start| Path::new(&part[start..])));
-    let read = |path| Sha256::of_file(path).map_err(io_error("reading", path));
-    paths.filter(|path| path.is_file()).map(read).collect()
+/// Flags that name a file to read; others, such as `-Wl,-Map=FILE`, name one to write.
+const READING: [&str; 12] = [
+    "@",
+    "-T",
+    "-include",
+    "-imacros",
+    "-specs",
+    "-fprofile-use",
+    "-fprofile-sample-use",
+    "-fauto-profile",
+    "--version-script",
+    "--dynamic-list",
+    "--symbol-ordering-file",
+    "--section-ordering-file",
+];
+
+/// The checksums of the files that flags and arguments of the configure tool name by their whole path, as
+/// `-Wl,--version-script=/a` or `-include /b`.
+fn named_files(flags: &[String], arguments: &[String]) -> Result<Vec<Sha256>, BuildError> {
+    let reads =
+        |text: &str| READING.iter().any(|flag| text.trim_end_matches(['=', ',']).ends_with(flag));
+    let mut files = Vec::new();
+    let mut before = "";
+    for (word, is_argument) in
+        flags.iter().map(|flag| (flag, false)).chain(arguments.iter().map(|word| (word, true)))
+    {
+        if let Some(start) = word.find('/') {
+            let (own, path) = word.split_at(start);
+            let path = Path::new(path.split(',').next().unwrap_or_default());
+            let is_read = is_argument || reads(own) || own.is_empty() && reads(before);
+            if is_read && path.is_file() {
+                files.push(Sha256::of_file(path).map_err(io_error("reading", path))?);
+            }
+        }
+        before = word;
+    }
+    Ok(files)
 }
 
 /// What `-march=native` depends on: the model and features of this machine's CPU.
@@ -502,12 +533,13 @@ mod tests {
         fs::write(&file, "first").unwrap();
         let found = |form: &str| {
             let words = words(&form.replace("FILE", file.to_str().unwrap()));
-            named_files(&words).unwrap()
+            named_files(&words, &[]).unwrap()
         };
-        for form in ["-Wl,--version-script=FILE,-z", "-include FILE", "-T/x -TFILE", "@FILE"] {
+        for form in ["-Wl,--version-script=FILE,-z", "-include FILE", "-T/x -Wl,-T,FILE", "@FILE"] {
             assert_eq!(found(form), [Sha256::of(b"first")], "{form}");
         }
-        assert_eq!(found("-I/usr/include -Da/b -DX=/none"), []);
+        // What is written changes with each build.
+        assert_eq!(found("-I/usr/include -Da/b -include /none -Wl,-Map=FILE -DX=FILE"), []);
     }
 
     #[test]

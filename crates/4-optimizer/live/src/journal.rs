@@ -516,6 +516,7 @@ mod tests {
         drop(journal);
         let elsewhere = ProcessIdentity { start_ticks: me.start_ticks + 8, ..me.clone() };
         let mut journal = Journal::open(state.path(), &elsewhere, Path::new("/bin/me")).unwrap();
+        journal.change(|record| record.generations.push(generation())).unwrap();
         journal.change(|record| record.namespace = Some("another".to_owned())).unwrap();
         drop(journal);
         Journal::open(state.path(), &me, Path::new("/bin/me")).unwrap();
