@@ -1,6 +1,6 @@
 //! Tables for programs.
 
-use dbdyno_units::Ratio;
+use dbdyno_units::{Ratio, visible};
 
 type Field<'a, R> = Box<dyn Fn(&R) -> String + 'a>;
 
@@ -52,17 +52,14 @@ fn record(fields: impl Iterator<Item = String>) -> String {
 /// A field as spreadsheets read it back. Names and statements are texts of others: one that a spreadsheet would execute
 /// begins with an apostrophe.
 fn quoted(field: &str) -> String {
-    // They would control the terminal on which it is shown.
-    let is_control = |character: char| character.is_control() && !"\t\r\n".contains(character);
-    if field.contains(is_control) {
-        return quoted(&field.replace(is_control, "\u{fffd}"));
-    }
-    let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    // It may be shown on a terminal.
+    let field = visible(field);
+    let is_formula = field.starts_with(['=', '+', '-', '@', '\t']);
     if is_formula && field.parse::<f64>().is_err() {
         return quoted(&format!("'{field}"));
     }
-    let is_special = field.contains(['"', ',', '\n', '\r']);
-    if is_special { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+    let is_special = field.contains(['"', ',', '\n']);
+    if is_special { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.into_owned() }
 }
 
 /// A number with so many decimals; empty if it is unknown or not finite.
@@ -89,7 +86,8 @@ mod tests {
         let fields =
             ["=1+1", "+a", "-2+3", "@a", "\ta", "\ra", "=a,\"b\"", "-1.5", "+2", "-", "a\u{1b}=1"];
         let text = Csv::of(fields).column("field", |field| (*field).to_owned()).text();
-        let expected = "field\n'=1+1\n'+a\n'-2+3\n'@a\n'\ta\n\"'\ra\"\n\"'=a,\"\"b\"\"\"\n-1.5\n+2\n'-\na\u{fffd}=1\n";
+        let expected =
+            "field\n'=1+1\n'+a\n'-2+3\n'@a\n'\ta\n␍a\n\"'=a,\"\"b\"\"\"\n-1.5\n+2\n'-\na␛=1\n";
         assert_eq!(text, expected);
     }
 }
