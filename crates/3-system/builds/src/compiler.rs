@@ -537,6 +537,18 @@ mod tests {
     }
 
     #[test]
+    fn cxx_of_another_version_is_refused() {
+        let found = Compiler::find("gcc").unwrap();
+        found.check_cxx().unwrap();
+        let other = Compiler { version: "1.0.0".to_owned(), ..found };
+        let error = other.check_cxx().unwrap_err().to_string();
+        assert!(
+            error.contains("g++") && error.contains("but") && error.contains("1.0.0"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn identity_is_independent_of_gccs_name() {
         let compiler = |name: &str| Compiler {
             path: PathBuf::from("/usr/bin").join(name),

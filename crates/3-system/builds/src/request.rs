@@ -302,8 +302,7 @@ fn prepare_one<'a>(
 }
 
 /// Flags that name a file to read; others, such as `-Wl,-Map=FILE`, name one to write.
-const READING: [&str; 12] = [
-    "@",
+const READING: [&str; 11] = [
     "-T",
     "-include",
     "-imacros",
@@ -318,26 +317,16 @@ const READING: [&str; 12] = [
 ];
 
 /// The checksums of the files that flags and arguments of the configure tool name by their whole path, as
-/// `-Wl,--version-script=/a` or `-include /b`.
+/// `-Wl,--version-script=/a`.
 fn named_files(flags: &[String], arguments: &[String]) -> Result<Vec<Sha256>, BuildError> {
-    let reads =
-        |text: &str| READING.iter().any(|flag| text.trim_end_matches(['=', ',']).ends_with(flag));
-    let mut files = Vec::new();
-    let mut before = "";
-    for (word, is_argument) in
-        flags.iter().map(|flag| (flag, false)).chain(arguments.iter().map(|word| (word, true)))
-    {
-        if let Some(start) = word.find('/') {
-            let (own, path) = word.split_at(start);
-            let path = Path::new(path.split(',').next().unwrap_or_default());
-            let is_read = is_argument || reads(own) || own.is_empty() && reads(before);
-            if is_read && path.is_file() {
-                files.push(Sha256::of_file(path).map_err(io_error("reading", path))?);
-            }
-        }
-        before = word;
-    }
-    Ok(files)
+    let is_read = |flag: &str| {
+        let own = flag[..flag.find('/').unwrap_or(0)].trim_end_matches(['=', ',']);
+        READING.iter().any(|reading| own.ends_with(reading))
+    };
+    let words = flags.iter().filter(|flag| is_read(flag)).chain(arguments);
+    let paths = words.filter_map(|word| word[word.find('/')?..].split(',').next().map(Path::new));
+    let read = |path| Sha256::of_file(path).map_err(io_error("reading", path));
+    paths.filter(|path| path.is_file()).map(read).collect()
 }
 
 /// What `-march=native` depends on: the model and features of this machine's CPU.
@@ -535,11 +524,11 @@ mod tests {
             let words = words(&form.replace("FILE", file.to_str().unwrap()));
             named_files(&words, &[]).unwrap()
         };
-        for form in ["-Wl,--version-script=FILE,-z", "-include FILE", "-T/x -Wl,-T,FILE", "@FILE"] {
+        for form in ["-Wl,--version-script=FILE,-z", "-includeFILE", "-T/x -Wl,-T,FILE"] {
             assert_eq!(found(form), [Sha256::of(b"first")], "{form}");
         }
         // What is written changes with each build.
-        assert_eq!(found("-I/usr/include -Da/b -include /none -Wl,-Map=FILE -DX=FILE"), []);
+        assert_eq!(found("-I/usr/include -Da/b -include/none -Wl,-Map=FILE -DX=FILE"), []);
     }
 
     #[test]
