@@ -47,5 +47,9 @@ fn fetch(system: ServerSystem, origin: &ReleaseOrigin) -> Option<Release> {
 /// its packages cannot be installed together; or a tool is missing, or servers cannot reach the tests' cache.
 fn is_out_of_reach(error: &BuildError) -> bool {
     let BuildError::Other(problem) = error else { return false };
-    matches!(problem.kind, ProblemKind::Machine | ProblemKind::Fetching)
+    // What apt and curl say; what dbdyno finds in an archive or an answer is a fault.
+    let is_of_tool = ["E: ", "curl: ("].iter().any(|sign| problem.what.contains(sign));
+    problem.kind == ProblemKind::Machine
+        || problem.kind == ProblemKind::Fetching && is_of_tool
+        || problem.advice.ends_with("try again later")
 }
