@@ -1,15 +1,16 @@
 //! Downloads with curl: archives with a known checksum, which are kept, and short answers.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use dbdyno_units::Bytes;
+use rustix::fs::{MemfdFlags, memfd_create};
 use sha2::Digest;
 
 use crate::error::io_error;
@@ -160,7 +161,7 @@ fn each_part(file: &Path, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     }
 }
 
-/// A password or token for a server. curl reads it from a file, because all users can see the arguments of commands.
+/// A password or token for a server. curl inherits it in memory, because all users can see the arguments of commands.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access(Option<String>);
 
@@ -181,22 +182,17 @@ impl Access {
         Self(Some(setting("header", &format!("Authorization: {value}"))))
     }
 
-    /// The arguments of curl, which name a file in `part`.
-    fn args(&self, part: &Path) -> Result<Vec<String>, BuildError> {
-        let Some(setting) = &self.0 else { return Ok(Vec::new()) };
-        let file = part.join(ACCESS);
-        let write = || -> io::Result<()> {
-            remove(&file)?;
-            let mut options = OpenOptions::new();
-            options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&file)?
-                .write_all(setting.as_bytes())
+    /// A configuration for curl, in memory: a file would stay after a kill. `None` without access.
+    fn config(&self) -> Result<Option<File>, BuildError> {
+        let Some(setting) = &self.0 else { return Ok(None) };
+        let write = || -> io::Result<File> {
+            let mut memory = File::from(memfd_create("curl", MemfdFlags::CLOEXEC)?);
+            memory.write_all(setting.as_bytes())?;
+            Ok(memory)
         };
-        write().map_err(io_error("writing", &file))?;
-        Ok(vec!["--config".to_owned(), file.to_string_lossy().into_owned()])
+        write()
+            .map(Some)
+            .map_err(io_error("writing", Path::new("a configuration for curl in memory")))
     }
 }
 
@@ -209,8 +205,9 @@ fn run_curl(
     (file, most): (&Path, Bytes),
     mut each: impl FnMut(Bytes),
 ) -> Result<(), BuildError> {
-    let of_access = access.args(fetching.part)?;
-    let of_access: Vec<&str> = of_access.iter().map(String::as_str).collect();
+    let config = access.config()?;
+    let path = config.as_ref().map(|config| format!("/proc/self/fd/{}", config.as_raw_fd()));
+    let of_access: Vec<&str> = path.iter().flat_map(|path| ["--config", path.as_str()]).collect();
     let (name, limit) = (file.to_string_lossy(), most.as_bytes().to_string());
     let always = ["--max-filesize", &limit, "--output", &name];
     let args = [&ALWAYS[..], &always, &of_access, args].concat();
@@ -220,9 +217,8 @@ fn run_curl(
         each(now);
         if now > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let result = fetching.run_watched(CURL, doing, fetching.part, &args, watch);
-    let access = fetching.part.join(ACCESS);
-    remove(&access).map_err(io_error("removing", &access))?;
+    let inherited = config.as_ref().map(File::as_fd);
+    let result = fetching.run_watched(CURL, doing, (fetching.part, inherited), &args, watch);
     if size() > most {
         remove(file).map_err(io_error("removing", file))?;
         return Err(fetching.failed(
@@ -233,9 +229,6 @@ fn run_curl(
     }
     result.map(drop)
 }
-
-/// The name of the file with the access.
-const ACCESS: &str = "access";
 
 /// A line of a configuration of curl.
 fn setting(name: &str, value: &str) -> String {
@@ -367,7 +360,13 @@ impl Question<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
     use super::*;
+    use crate::store::Lock;
 
     #[test]
     fn checksums_are_read_as_registries_publish_them() {
@@ -393,11 +392,44 @@ mod tests {
 
     #[test]
     fn passwords_cannot_be_settings_of_curl() {
-        let dir = tempfile::tempdir().unwrap();
-        let args = Access::of_user("me", "a\"b\\\nurl = x").args(dir.path()).unwrap();
-        assert_eq!(args[0], "--config");
-        let text = fs::read_to_string(&args[1]).unwrap();
+        let config = Access::of_user("me", "a\"b\\\nurl = x").config().unwrap().unwrap();
+        let text = fs::read_to_string(format!("/proc/self/fd/{}", config.as_raw_fd())).unwrap();
         assert_eq!(text, "user = \"me:a\\\"b\\\\url = x\"\n");
-        assert!(Access::default().args(dir.path()).unwrap().is_empty());
+        assert!(Access::default().config().unwrap().is_none());
+    }
+
+    #[test]
+    fn password_reaches_the_server_and_no_file() {
+        let (dir, listener) =
+            (tempfile::tempdir().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let url = format!("http://{}/name", listener.local_addr().unwrap());
+        let (part, is_cancelled) = (dir.path().to_owned(), AtomicBool::new(false));
+        let server = thread::spawn(move || {
+            let mut connection = listener.accept().unwrap().0;
+            let lines = BufReader::new(connection.try_clone().unwrap()).lines();
+            let request: Vec<String> =
+                lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+            // While it waits for the answer.
+            let files = fs::read_dir(&part).unwrap().map(|file| fs::read(file.unwrap().path()));
+            let files = files.map(Result::unwrap).collect::<Vec<_>>().concat();
+            connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            (request, String::from_utf8_lossy(&files).into_owned())
+        });
+        let lock = Lock::try_now(&dir.path().join("lock")).unwrap().unwrap();
+        let fetching = Fetching {
+            what: "a release",
+            origin: "",
+            part: dir.path(),
+            lock: &lock,
+            cancel: &is_cancelled,
+            report: &|_| {},
+        };
+        let access = Access::of_user("me", "pw");
+        let question =
+            Question { url: &url, access: &access, accept: "*/*", most: Bytes::from_bytes(9) };
+        assert_eq!(question.ask(&fetching, "asking").unwrap(), Some(b"ok".to_vec()));
+        let (request, files) = server.join().unwrap();
+        assert!(request.contains(&"Authorization: Basic bWU6cHc=".to_owned()), "{request:?}");
+        assert!(!files.contains("pw"), "{files}");
     }
 }

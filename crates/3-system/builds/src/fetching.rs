@@ -4,9 +4,12 @@ use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -116,15 +119,16 @@ impl Fetching<'_> {
         dir: &Path,
         args: &[&str],
     ) -> Result<String, BuildError> {
-        self.run_watched(tool, doing, dir, args, || ControlFlow::Continue(()))
+        self.run_watched(tool, doing, (dir, None), args, || ControlFlow::Continue(()))
     }
 
-    /// Calls `watch` again and again meanwhile, which may end it: that is reported as cancelled.
+    /// Calls `watch` again and again meanwhile, which may end it: that is reported as cancelled. The tool inherits a file,
+    /// under the same number.
     pub(crate) fn run_watched(
         &self,
         tool: Tool,
         doing: &str,
-        dir: &Path,
+        (dir, inherited): (&Path, Option<BorrowedFd<'_>>),
         args: &[&str],
         watch: impl FnMut() -> ControlFlow<()>,
     ) -> Result<String, BuildError> {
@@ -136,6 +140,14 @@ impl Fetching<'_> {
             command.args(args).current_dir(dir).env("GIT_TERMINAL_PROMPT", "0");
             command.env("DEBIAN_FRONTEND", "noninteractive");
             command.stdin(self.lock.as_stdin()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
+            if let Some(file) = inherited.map(|file| file.as_raw_fd()) {
+                // SAFETY: fcntl is async-signal-safe, and the file stays open until the tool has been started.
+                unsafe {
+                    command.pre_exec(move || {
+                        Ok(fcntl_setfd(BorrowedFd::borrow_raw(file), FdFlags::empty())?)
+                    });
+                }
+            }
             Running::start(command)
         };
         let running = start().map_err(|error| tool.cannot_start(doing, &error))?;
