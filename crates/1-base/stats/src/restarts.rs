@@ -14,6 +14,9 @@ use weighted::WeightedStarts;
 /// a run without restarts, it would be twelve standard deviations wide.
 pub const MIN_RESTARTS: usize = 3;
 
+/// With more restarts than these, the estimate is the mean of their medians.
+const MOST_FOR_MEDIAN: usize = 12;
+
 /// Minimum number of neighbouring blocks for the variance of a block.
 const MIN_NEIGHBOURS: usize = 5;
 
@@ -33,6 +36,8 @@ pub fn restart_medians(restarts: &[Vec<f64>]) -> Vec<f64> {
 ///   median over all blocks, and its interval is the estimate × exp(±t·s/√R), where s is the standard
 ///   deviation of the logarithms of the R medians and t is Student's 97.5% point for R−1 degrees of
 ///   freedom (principle: Kalibera and Jones, *Rigorous Benchmarking in Reasonable Time*, 2013, §9).
+/// - With more than 12 restarts the estimate is the geometric mean of their medians: a median over all
+///   blocks becomes less precise than this interval, of which 92% would contain the true value.
 /// - If one of them is short, the medians are weighted: the median of few blocks is less precise.
 /// - If the schedule plans fewer than [`MIN_RESTARTS`], all others were caused by interruptions. Then
 ///   the interval is that of a weighted mean, with more degrees of freedom the less starts differ.
@@ -55,7 +60,11 @@ pub fn restarts_with_interval(restarts: &[Vec<f64>], planned: Option<u32>) -> Op
     let values: Vec<f64> = restart_medians(restarts).into_iter().map(f64::ln).collect();
     let within = block_variance(&starts, &values);
     let blocks = starts.iter().map(|blocks| blocks.len() as f64).collect();
-    let centre = over_blocks.median.get().ln();
+    let centre = if values.len() > MOST_FOR_MEDIAN {
+        values.iter().sum::<f64>() / values.len() as f64
+    } else {
+        over_blocks.median.get().ln()
+    };
     let interval = Starts { values, blocks, within }.interval(centre, planned)?;
     Some(Estimate {
         median: interval.at(0.0),

@@ -133,6 +133,16 @@ fn interval_over_planned_starts_has_nominal_coverage_with_and_without_interrupti
 }
 
 #[test]
+fn interval_over_many_starts_has_nominal_coverage() {
+    for (starts, blocks) in [(13, 10), (24, 5), (48, 3)] {
+        let (least, greatest, _) =
+            coverages(&BETWEEN, Some(starts), |_| vec![blocks; starts as usize], &[blocks; 3]);
+        println!("{starts} starts of {blocks} blocks: coverage {least:.3} to {greatest:.3}");
+        assert!(least >= 0.93 && greatest <= 0.97, "{least} to {greatest}");
+    }
+}
+
+#[test]
 fn interval_of_starts_that_differ_by_a_factor_is_positive_with_nominal_coverage() {
     const TRUE: f64 = 0.18;
     for (starts, blocks) in [(3, 20), (6, 5), (12, 10)] {
