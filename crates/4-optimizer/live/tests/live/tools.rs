@@ -10,7 +10,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dbdyno_live::{Attachment, SamplingOptions, map_to_original, optimize, sample, symbols};
@@ -246,22 +246,28 @@ fn move_functions_beside_uprobes(count: u64) {
     };
     let functions = target.functions("leaf_");
     let path = target.program.path.clone();
-    let is_done = AtomicBool::new(false);
+    let (is_done, rounds, hits) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let tool = scope.spawn(|| {
-            let (mut rounds, mut hits) = (0, 0);
+        scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
+                let round = rounds.load(Ordering::Relaxed);
                 for function in &functions {
                     let mut probe = Uprobe::attach(&path, *function).unwrap();
-                    std::thread::sleep(Duration::from_millis(rounds % 3));
-                    hits += probe.hits();
+                    std::thread::sleep(Duration::from_millis(round % 3));
+                    hits.fetch_add(probe.hits(), Ordering::Relaxed);
                 }
-                rounds += 1;
+                rounds.store(round + 1, Ordering::Relaxed);
             }
-            (rounds, hits)
         });
         let _done = Done(&is_done);
-        for _ in 0..count {
+        let start = Instant::now();
+        let was_used = || rounds.load(Ordering::Relaxed) > 1 && hits.load(Ordering::Relaxed) > 0;
+        // Attaching all probes once may take longer than all cycles.
+        for cycle in 0.. {
+            if cycle >= count && was_used() {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(300), "{rounds:?} rounds, {hits:?} hits");
             target.optimize();
             target.victim.assert_alive();
             target.attachment.undo().unwrap();
@@ -269,9 +275,6 @@ fn move_functions_beside_uprobes(count: u64) {
             target.attachment.redo().unwrap();
             target.victim.assert_alive();
         }
-        is_done.store(true, Ordering::Relaxed);
-        let (rounds, hits) = tool.join().unwrap();
-        assert!(rounds > 1 && hits > 0, "{rounds} rounds, {hits} hits");
     });
     target.victim.assert_alive();
     target.attachment.undo().unwrap();
