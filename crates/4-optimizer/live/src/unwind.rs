@@ -4,10 +4,11 @@
 //! `__register_frame_info`, which takes a mutex and in newer versions allocates. So it must be called by
 //! a thread that holds no lock, while all others run: see [`crate::trace::call_functions`].
 
+use std::fs;
 use std::ops::Range;
 
 use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::{Endianness, Object, ObjectSymbol, SymbolKind, elf};
 
 use crate::journal::{Area, Generation};
 use crate::module::Module;
@@ -39,7 +40,9 @@ pub(crate) const MAX_LISTS: usize = ((VECTORS_OFFSET - OBJECTS_OFFSET) / OBJECT_
 impl Unwinder {
     /// The unwinder of a process; `None` if no shared one is loaded.
     pub(crate) fn of(process: &Process) -> Result<Option<Self>, LiveError> {
-        let Some(module) = libgcc(process)? else { return Ok(None) };
+        let Some(module) = libgcc(process)?.filter(|_| !may_use_another(process)) else {
+            return Ok(None);
+        };
         let Ok(file) = ElfFile64::<Endianness>::parse(module.bytes()) else { return Ok(None) };
         let address = |name: &str| {
             let functions = file.dynamic_symbols().filter(|symbol| {
@@ -70,8 +73,34 @@ impl Unwinder {
     }
 }
 
+/// Whether `libunwind`, of LLVM or another one, may have taken the place of libgcc, whose functions it defines by the same
+/// names: the first definition counts, in the program's own libraries, then in those that they and preloaded ones such as
+/// tcmalloc need.
+fn may_use_another(process: &Process) -> bool {
+    const OTHER: &str = "libunwind.so";
+    let maps = process.maps();
+    if maps.is_ok_and(|maps| Module::with_prefix(&maps, OTHER).is_none()) {
+        return false;
+    }
+    let program = fs::read(format!("/proc/{}/exe", process.pid())).unwrap_or_default();
+    let mut libraries = needed(&program).into_iter();
+    let first = libraries.find(|name| name.starts_with(LIBGCC) || name.starts_with(OTHER));
+    first.is_none_or(|name| name.starts_with(OTHER))
+}
+
+/// The libraries that a program or library names itself, in their order; none if it cannot be read.
+fn needed(file: &[u8]) -> Vec<String> {
+    let Ok(file) = ElfFile64::<Endianness>::parse(file) else { return Vec::new() };
+    let Ok(table) = file.elf_dynamic_table() else { return Vec::new() };
+    let needed = table.iter().filter(|entry| entry.tag == elf::DT_NEEDED);
+    let names = needed.filter_map(|entry| table.string(entry).ok());
+    names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
+const LIBGCC: &str = "libgcc_s.so";
+
 fn libgcc(process: &Process) -> Result<Option<Module>, LiveError> {
-    let library = Module::with_prefix(&process.maps()?, "libgcc_s.so");
+    let library = Module::with_prefix(&process.maps()?, LIBGCC);
     library.map(|library| Module::open(process, &library)).transpose()
 }
 
@@ -169,7 +198,7 @@ pub(crate) fn obstacle(module: &Module, has_unwinder: bool) -> Option<&'static s
     file.section_by_name(".gcc_except_table")?;
     if !has_unwinder {
         return Some(
-            "it handles exceptions, and the process has no shared libgcc_s to register with",
+            "it handles exceptions, and the process uses no shared libgcc_s for them to register with",
         );
     }
     // The C library loads the unwinder on demand.
@@ -204,11 +233,11 @@ mod tests {
     fn library(program: &str, flags: &[&str]) -> Vec<u8> {
         let directory = tempfile::tempdir().unwrap();
         let [source, library] = ["a.cc", "a.so"].map(|name| directory.path().join(name));
-        std::fs::write(&source, program).unwrap();
+        fs::write(&source, program).unwrap();
         let mut compiler = std::process::Command::new("g++");
         compiler.args(["-O2", "-shared", "-fPIC"]).args(flags);
         assert!(compiler.arg("-o").arg(&library).arg(&source).status().unwrap().success());
-        std::fs::read(&library).unwrap()
+        fs::read(&library).unwrap()
     }
 
     #[test]
@@ -222,6 +251,15 @@ mod tests {
         };
         assert!(is_shared(&[]));
         assert!(!is_shared(&["-static-libgcc"]));
+    }
+
+    #[test]
+    fn libraries_are_named_in_order() {
+        let program = "struct S { ~S(); }; void g(); void f() { S s; g(); }";
+        let names = needed(&library(program, &["-Wl,--no-as-needed"]));
+        let at = |prefix: &str| names.iter().position(|name| name.starts_with(prefix)).unwrap();
+        assert!(at("libstdc++.so") < at(LIBGCC), "{names:?}");
+        assert!(needed(b"no program").is_empty());
     }
 
     #[test]

@@ -140,9 +140,9 @@ pub(super) fn check_static_probes(process: &Process, maps: &Maps) -> Result<Foun
 /// Checks whether C++ exceptions can pass through new code, and what that costs.
 pub(super) fn check_unwinder(process: &Process) -> Result<Found, LiveError> {
     match UnwinderVersion::of(process)? {
-        None => note(
-            "no shared libgcc_s is loaded: libraries that handle exceptions stay where they are",
-        ),
+        None => {
+            note("no shared libgcc_s is used: libraries that handle exceptions stay where they are")
+        }
         Some(UnwinderVersion::LockFree) => ok("libgcc 13 or newer: exceptions take no lock"),
         Some(UnwinderVersion::Locking) => note(
             "libgcc 12 or older: after an optimization of C++ code each exception takes a lock that all \
