@@ -51,6 +51,9 @@ pub struct BorrowedCode {
     pub address: u64,
     #[serde(with = "hex")]
     pub original: Vec<u8>,
+    /// The mapping that it is in; `None` in journals of earlier versions.
+    #[serde(default)]
+    pub mapping: Option<PatchedMapping>,
 }
 
 /// One optimization of the process.
@@ -124,7 +127,7 @@ impl PatchedMapping {
         found
     }
 
-    fn at(mapping: &Mapping) -> Self {
+    pub(crate) fn at(mapping: &Mapping) -> Self {
         Self {
             range: mapping.range.clone(),
             offset: mapping.offset,

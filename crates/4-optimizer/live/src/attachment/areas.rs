@@ -11,7 +11,7 @@ use std::{fs, thread};
 use dbdyno_units::Bytes;
 
 use crate::attachment::{Activation, Attachment, FREE_PAUSE, original_address};
-use crate::journal::{Area, Generation, GenerationState};
+use crate::journal::{Area, Generation, GenerationState, PatchedMapping};
 use crate::memory::{Mapping, Maps};
 use crate::patch::PAGE;
 use crate::probe::Status;
@@ -230,7 +230,12 @@ impl Attachment {
                 Err(error) => return Err(error),
             }
         }
-        self.process.memory().write(borrowed.address, &borrowed.original)?;
+        // After an interruption its library may have been unloaded, and others may be there now.
+        let maps = self.process.maps()?;
+        let is_gone = |it: PatchedMapping| it.was_replaced_at(borrowed.address, &maps);
+        if !borrowed.mapping.is_some_and(is_gone) {
+            self.process.memory().write(borrowed.address, &borrowed.original)?;
+        }
         self.journal.change(|record| record.borrowed = None)
     }
 }

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::LiveError;
-use crate::journal::BorrowedCode;
+use crate::journal::{BorrowedCode, PatchedMapping};
 use crate::memory::{Mapping, Maps, ProcessMemory};
 use crate::patch::PAGE;
 use crate::trace::raw::Registers;
@@ -150,9 +150,12 @@ pub(crate) fn functions(
     code.load(RDX, u64::MAX);
     code.load(RDI, workspace.vectors);
     code.0.extend([0x48, 0x0f, 0xae, 0x2f]); // xrstor64 [rdi]
-    code.syscall(&mask_call(address));
     code.load(RAX, after.eflags);
     code.0.extend([0x50, 0x9d]); // push rax; popfq
+    // From here on signals may arrive: their handlers, and what they fork, must find the thread's own stack. A system call
+    // keeps the flags.
+    code.load(RSP, after.rsp);
+    code.syscall(&mask_call(address));
     let registers = [
         (RAX, after.rax),
         (RBX, after.rbx),
@@ -169,7 +172,6 @@ pub(crate) fn functions(
         (R13, after.r13),
         (R14, after.r14),
         (R15, after.r15),
-        (RSP, after.rsp),
     ];
     code.finish(&registers, after.rip)
 }
@@ -204,7 +206,12 @@ pub(crate) fn find_unused_code(
             // Aligned for the word at its start.
             let start = tail.start.next_multiple_of(16);
             if start + size as u64 <= tail.end {
-                return Ok(BorrowedCode { address: start, original: memory.read(start, size)? });
+                let mapping = maps.at(start).map(PatchedMapping::at);
+                return Ok(BorrowedCode {
+                    address: start,
+                    original: memory.read(start, size)?,
+                    mapping,
+                });
             }
         }
     }
