@@ -29,6 +29,11 @@ pub fn gdb_script(state: &Path, identity: &ProcessIdentity) -> Option<PathBuf> {
 /// How the names of [`Symbol`]s end.
 const SUFFIXES: [&str; 2] = [".relaid", ".relaid.cold"];
 
+/// Whether a line is of new code.
+fn is_own(line: &str) -> bool {
+    SUFFIXES.iter().any(|suffix| line.ends_with(suffix))
+}
+
 fn path(pid: u32) -> PathBuf {
     PathBuf::from(format!("/tmp/perf-{pid}.map"))
 }
@@ -81,7 +86,6 @@ fn open_own(pid: u32, create: bool) -> Option<File> {
 pub(crate) fn remove_perf_map(pid: u32) {
     let Some(mut file) = open_own(pid, false) else { return };
     let mut text = String::new();
-    let is_own = |line: &str| SUFFIXES.iter().any(|suffix| line.ends_with(suffix));
     if file.read_to_string(&mut text).is_ok() && !text.is_empty() && text.lines().all(is_own) {
         // If it fails, the file stays.
         let _ = fs::remove_file(path(pid));
@@ -125,7 +129,8 @@ fn rewrite(file: &mut File, symbols: &[Symbol], areas: &[Range<u64>]) -> io::Res
     let mut text = String::new();
     for line in before.lines() {
         let is_kept = |at: u64| areas.iter().any(|area| area.contains(&at)) && !is_new(at);
-        if start(line).is_some_and(is_kept) {
+        // Others are those of a just-in-time compiler.
+        if !is_own(line) || start(line).is_some_and(is_kept) {
             text.push_str(line);
             text.push('\n');
         }
@@ -389,12 +394,17 @@ mod tests {
     #[test]
     fn symbols_of_freed_code_are_removed() {
         let mut file = tempfile::tempfile().unwrap();
-        rewrite(&mut file, &[symbol(0x1000, "old"), symbol(0x2000, "kept")], &[]).unwrap();
+        file.write_all(b"9000 10 of a just-in-time compiler\n").unwrap();
         file.rewind().unwrap();
-        rewrite(&mut file, &[symbol(0x3000, "new")], &[0x2000..0x2800, 0x3000..0x3800]).unwrap();
+        let before = [symbol(0x1000, "old.relaid"), symbol(0x2000, "kept.relaid")];
+        rewrite(&mut file, &before, &[]).unwrap();
+        file.rewind().unwrap();
+        rewrite(&mut file, &[symbol(0x3000, "new.relaid")], &[0x2000..0x2800, 0x3000..0x3800])
+            .unwrap();
         file.rewind().unwrap();
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "2000 10 kept\n3000 10 new\n");
+        let own = "2000 10 kept.relaid\n3000 10 new.relaid\n";
+        assert_eq!(text, format!("9000 10 of a just-in-time compiler\n{own}"));
     }
 }
