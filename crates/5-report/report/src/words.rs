@@ -336,8 +336,21 @@ fn program(candidate: &CandidateRecord) -> [Option<String>; 4] {
         Some(OriginRecord::Imported { .. }) | None => None,
     };
     let build = candidate.build.as_ref();
-    let variant = build.map(|build| format!("variant {}", build.variant));
+    let variant = build.map(|build| {
+        let bolt = match build.bolted {
+            true => ", with BOLT",
+            false if build.variant.ends_with("_bolt") => ", linked for BOLT only",
+            false => "",
+        };
+        let training = trained(candidate).map(|on| format!(", trained on {on}"));
+        format!("variant {}{bolt}{}", build.variant, training.unwrap_or_default())
+    });
     [Some(candidate.system_title()), origin, variant, build.map(|build| build.compiler.clone())]
+}
+
+/// What its profile was collected from, without the workload in parentheses, which all candidates share.
+pub(crate) fn trained(candidate: &CandidateRecord) -> Option<&str> {
+    candidate.build.as_ref()?.trained_on.as_ref()?.split(" (").next()
 }
 
 /// Settings with another value than the baseline's, then those that only the baseline has, then what
@@ -777,6 +790,16 @@ mod tests {
         assert_eq!(of("rel_native"), "variant rel_native");
         assert_eq!(of("control"), "a second instance of rel_withdbg");
         assert_eq!(summary_of(&report, "rel_withdbg", 3), None);
+        let mut with_profile = report.candidates[1].clone();
+        let build = with_profile.build.as_mut().unwrap();
+        build.variant = "rel_o2_pgo_bolt".to_owned();
+        build.trained_on = Some("all !writes (1 × 1000 rows, 500 ms of each, seed 1)".to_owned());
+        let words = |one: &CandidateRecord| program(one)[2].clone().unwrap();
+        let variant = "variant rel_o2_pgo_bolt, linked for BOLT only, trained on all !writes";
+        assert_eq!(words(&with_profile), variant);
+        with_profile.build.as_mut().unwrap().bolted = true;
+        let variant = "variant rel_o2_pgo_bolt, with BOLT, trained on all !writes";
+        assert_eq!(words(&with_profile), variant);
         let imported = summary_of(&sample::imported(), "myrocks", 3);
         assert_eq!(imported.as_deref(), Some("imported from published-qps.tsv"));
         assert_eq!(

@@ -9,10 +9,10 @@ use super::{LONGEST_NAME, Output, Section};
 use crate::figures::ratio;
 use crate::metric::{Grouping, client_bound_rows, with_clients};
 use crate::model::{
-    BlockCounts, CandidateRecord, GroupSummary, Metric, MicrobenchmarkRows, Optimization, Report,
-    Role, StateSnapshots, distinct,
+    BlockCounts, GroupSummary, Metric, MicrobenchmarkRows, Optimization, Report, Role,
+    StateSnapshots, distinct,
 };
-use crate::words::{self, identity, joined, summary};
+use crate::words::{self, identity, joined, summary, trained};
 
 /// Maximum number of differences listed per candidate.
 const MAX_DIFFERENCES: usize = 4;
@@ -170,9 +170,7 @@ pub(crate) fn training(report: &Report, grouping: Grouping) -> Section {
     for candidate in report.candidates.iter().filter(|one| one.role == Role::Candidate) {
         let live = report.optimizations.iter().any(|one| one.candidate == candidate.name);
         let without = if live { "no profile, live optimizer" } else { "no profile" };
-        // The workload in parentheses is the same for all candidates.
-        let words =
-            trained(candidate).map_or(without, |words| words.split(" (").next().unwrap_or(words));
+        let words = trained(candidate).unwrap_or(without);
         let cells = groups.iter().map(|group| {
             let found = summaries.iter().find(|summary: &&GroupSummary| {
                 summary.group == *group && summary.candidate == candidate.name
@@ -184,10 +182,6 @@ pub(crate) fn training(report: &Report, grouping: Grouping) -> Section {
     }
     section.push(table);
     section
-}
-
-fn trained(candidate: &CandidateRecord) -> Option<&str> {
-    candidate.build.as_ref()?.trained_on.as_deref()
 }
 
 const ABOUT_STATES: &str = "What every instance reported about its data after settling. Candidates are \
