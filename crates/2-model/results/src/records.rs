@@ -345,7 +345,7 @@ pub struct BuildRecord {
     pub source_sha256: String,
     /// SHA-256 of the library.
     pub library_sha256: String,
-    /// Size of the machine code in the library.
+    /// Size of the machine code in the library. Earlier versions recorded only the hot part of what BOLT rewrote.
     pub text_size: Bytes,
     pub file_size: Bytes,
     /// Size of the library after `strip`; `None` if unknown.

@@ -52,6 +52,7 @@ impl fmt::Display for BinaryKind {
 /// The size of a file and of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
+    /// Sections of code, without stubs for calls of libraries; `None` without any.
     pub text: Option<Bytes>,
     /// All executable sections.
     pub executable: Bytes,

@@ -118,7 +118,7 @@ pub struct Build {
     pub artifact_sha256: Sha256,
     /// The build tree, with its objects. Old ones are removed when the cache is too large.
     pub tree: PathBuf,
-    /// The artifact's section `.text`.
+    /// The artifact's code, without stubs; of BOLT, with the code that it moved, which stays in the file.
     pub text_size: Bytes,
     /// The artifact's executable sections.
     pub executable_size: Bytes,

@@ -221,12 +221,15 @@ fn sizes(file: &object::File<'_>, whole: u64) -> Sizes {
         SectionFlags::Elf { sh_flags, .. } => sh_flags.contains(elf::SHF_EXECINSTR),
         _ => false,
     };
-    let text = file.section_by_name(".text").map(|section| section.size());
-    let executable = file
-        .sections()
-        .filter(is_executable)
-        .map(|section| section.size())
-        .fold(0, u64::saturating_add);
+    let size_of = |is_counted: &dyn Fn(&object::Section<'_, '_>) -> bool| {
+        let sections = file.sections().filter(|one| is_executable(one) && is_counted(one));
+        sections.map(|section| section.size()).reduce(u64::saturating_add)
+    };
+    // BOLT leaves the code that it moved in `.bolt.org.text`, and adds `.text` and `.text.cold`.
+    let text = size_of(&|section| {
+        section.name().is_ok_and(|name| name.starts_with(".text") || name == ".bolt.org.text")
+    });
+    let executable = size_of(&|_| true).unwrap_or_default();
     let stripped = file
         .segments()
         .map(|segment| segment.file_range())
