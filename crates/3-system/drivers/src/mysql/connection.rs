@@ -146,6 +146,20 @@ impl MySqlConnection {
         self.connection_id
     }
 
+    /// Waits until a session of the server answers. A proxy lets clients in before it has one for them, and a server that
+    /// is overloaded may never answer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Connection`] without an answer within ten seconds.
+    pub fn await_session(&mut self) -> Result<(), Error> {
+        const SQL: &str = "SELECT 1";
+        self.stream.start_timeout();
+        let answered = self.query(SQL);
+        let ended = self.stream.disable_timeout();
+        answered?;
+        ended.map_err(|error| connection_lost(executing(SQL), &error))
+    }
+
     /// Whether the server is MariaDB rather than MySQL.
     pub fn is_mariadb(&self) -> bool {
         is_mariadb(&self.version)

@@ -1,5 +1,5 @@
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -305,12 +305,15 @@ fn set_keepalive(socket: &TcpStream) -> io::Result<()> {
 
 fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
-    for address in (host, port).to_socket_addrs()? {
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    for (tried, address) in addresses.iter().enumerate() {
+        // The first of two may not be reachable, as with IPv6 in many networks.
         let left = deadline.saturating_duration_since(Instant::now());
+        let left = left / (addresses.len() - tried) as u32;
         if left.is_zero() {
             break;
         }
-        match TcpStream::connect_timeout(&address, left) {
+        match TcpStream::connect_timeout(address, left) {
             Ok(socket) => return Ok(socket),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => last = timed_out(),
             Err(error) => last = error,

@@ -33,14 +33,14 @@ impl Dialect for MySqlDialect {
     fn connect_to_server(settings: &ServerAccess) -> Result<MySqlConnection, Error> {
         // Without a schema: dbdyno's may not exist.
         let target = Target { database: None, ..settings.target.clone() };
-        let mut connection = MySqlConnection::connect(&target, settings.statements)?;
+        let mut connection = log_in(settings, &target)?;
         session::set_up(&mut connection, Purpose::Administer)?;
         Ok(connection)
     }
 
     fn connect(settings: &ServerAccess, purpose: Purpose) -> Result<MySqlConnection, Error> {
         let target = Target { database: Some(settings.schema.clone()), ..settings.target.clone() };
-        let mut connection = MySqlConnection::connect(&target, settings.statements)?;
+        let mut connection = log_in(settings, &target)?;
         session::set_up(&mut connection, purpose)?;
         if purpose != Purpose::Administer {
             set_table_charset(&mut connection)?;
@@ -73,6 +73,15 @@ impl Dialect for MySqlDialect {
         // A separate connection, because loading changes session settings.
         fill(connection, &mut engine.connect_to_administer()?, engine.settings.engine, table, next)
     }
+}
+
+/// Logs in, and waits for a session of an existing server: behind a proxy there may be none.
+fn log_in(settings: &ServerAccess, target: &Target) -> Result<MySqlConnection, Error> {
+    let mut connection = MySqlConnection::connect(target, settings.statements)?;
+    if !settings.is_private() {
+        connection.await_session()?;
+    }
+    Ok(connection)
 }
 
 impl MySql {

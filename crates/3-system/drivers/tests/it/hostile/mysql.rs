@@ -125,6 +125,23 @@ fn clear_password_is_not_sent_over_tcp() {
     assert!(!contains_password(&fake.finish()));
 }
 
+#[test]
+fn session_that_never_answers_is_an_error() {
+    let fake = FakeServer::start(|mut stream| {
+        send(&mut stream, &greeting("mysql_native_password"));
+        read_packet(&mut stream).unwrap();
+        send(&mut stream, &packet(2, OK));
+        // Until the client gives up.
+        read_all(&mut stream)
+    });
+    let mut connection = connect(&fake.target(Tls::Off)).unwrap();
+    let error = connection.await_session().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Connection, "{error}");
+    assert!(error.message.contains("no answer within"), "{error}");
+    drop(connection);
+    assert!(fake.finish().ends_with(b"SELECT 1"));
+}
+
 /// Sends its own key for full authentication, whether it is asked for or not, and returns what it receives,
 /// and the password if it can decrypt it.
 fn request_encrypted(mut stream: TcpStream, key: &RsaPrivateKey) -> (Vec<u8>, Vec<u8>) {
