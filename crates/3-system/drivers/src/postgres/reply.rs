@@ -79,7 +79,8 @@ impl Reply {
     #[inline]
     fn complete(&mut self, tag: &[u8], columns: &mut Vec<ColumnType>) {
         if columns.is_empty() {
-            self.answer.affected = affected(tag);
+            // A text may have several statements.
+            self.answer.affected = self.answer.affected.wrapping_add(affected(tag));
         }
         let rows = self.answer.rows - self.rows_before;
         self.result = ResultShape { columns: columns.len() as u16, rows };
@@ -515,6 +516,11 @@ mod tests {
             assert_eq!(reply.end, Some(Transaction::Open));
             assert_eq!(whole(&bytes, vec![ColumnType::Int]).unwrap().answer.affected, 0);
         }
+        // One text: BEGIN; UPDATE …; DELETE …; COMMIT.
+        let tags = ["BEGIN\0", "UPDATE 3\0", "DELETE 2\0", "COMMIT\0"];
+        let tags = tags.map(|tag| message(b'C', tag.as_bytes()));
+        let bytes = [tags.concat(), message(b'Z', b"I")].concat();
+        assert_eq!(whole(&bytes, Vec::new()).unwrap().answer.affected, 5);
     }
 
     #[test]
