@@ -225,7 +225,7 @@ impl Fingerprint {
                     (self.rows, table).hash(&mut self.hasher);
                     (self.rows, self.table) = (0, table.to_owned());
                 }
-                self.rows += 1 + rows.matches("),(").count() as u64;
+                self.rows += rows_of(rows);
             }
             _ => {
                 (self.rows, statement).hash(&mut self.hasher);
@@ -238,6 +238,26 @@ impl Fingerprint {
         self.rows.hash(&mut self.hasher);
         self.hasher.finish()
     }
+}
+
+/// The number of rows behind `VALUES`: parentheses that are neither within others nor within a text.
+fn rows_of(values: &str) -> u64 {
+    let (mut rows, mut depth, mut quote) = (0, 0_u32, None);
+    let mut bytes = values.bytes();
+    while let Some(byte) = bytes.next() {
+        match (quote, byte) {
+            (Some(_), b'\\') => drop(bytes.next()),
+            (Some(open), _) => quote = quote.filter(|_| byte != open),
+            (None, b'\'' | b'"' | b'`') => quote = Some(byte),
+            (None, b'(') => {
+                rows += u64::from(depth == 0);
+                depth += 1;
+            }
+            (None, b')') => depth = depth.saturating_sub(1),
+            (None, _) => {}
+        }
+    }
+    rows
 }
 
 #[cfg(test)]
@@ -282,10 +302,12 @@ mod tests {
         let create = "CREATE TABLE a (i INT)";
         let one = inserts(&[create, "INSERT INTO a VALUES (1),(2)"]);
         assert_eq!(one, inserts(&[create, "INSERT INTO a VALUES (3),(9)"]));
+        assert_eq!(one, inserts(&[create, "INSERT INTO a VALUES (ABS(3)), (\"),(\")"]));
         assert_eq!(one, inserts(&[create, "INSERT INTO a VALUES (1)", "INSERT INTO a VALUES (2)"]));
         for other in [
             inserts(&["CREATE TABLE b (i INT)", "INSERT INTO a VALUES (1),(2)"]),
             inserts(&[create, "INSERT INTO a VALUES (1)"]),
+            inserts(&[create, "INSERT INTO a VALUES (1), (2), (3)"]),
             inserts(&[create, "INSERT INTO b VALUES (1),(2)"]),
             inserts(&[create]),
         ] {

@@ -52,6 +52,9 @@ pub struct Script {
     /// Whether another script makes its data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shares_data: bool,
+    /// Whether its first events delete rows and insert none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deletes: bool,
 }
 
 /// Whether it is the number of the first data, for smaller files.
@@ -63,7 +66,8 @@ impl Script {
     /// A script in the schema that the run chooses.
     pub const fn new(source: Source, options: Options) -> Self {
         let run_options = Options::new();
-        Self { source, options, run_options, schema: None, data: 0, shares_data: false }
+        let (schema, data, shares_data, deletes) = (None, 0, false, false);
+        Self { source, options, run_options, schema, data, shares_data, deletes }
     }
 
     /// The options that it has: those of `prepare`, and those of events if they are others.
@@ -98,6 +102,19 @@ impl Script {
     pub fn only_reads(&self) -> bool {
         only_reads(&self.source, &self.options_of_events())
     }
+
+    /// Whether the first events delete rows and insert none, as far as that is visible without a database.
+    pub fn only_deletes(&self) -> bool {
+        let first = FirstStatements::of(&self.source, &self.options, &self.options_of_events());
+        let has = |verbs: [&str; 2]| {
+            let begins = |sql: &String, verb: &&str| {
+                let word = sql.trim_start().get(..verb.len());
+                word.is_some_and(|word| word.eq_ignore_ascii_case(verb))
+            };
+            first.of_events.iter().any(|sql| verbs.iter().any(|verb| begins(sql, verb)))
+        };
+        has(["DELETE", "TRUNCATE"]) && !has(["INSERT", "REPLACE"])
+    }
 }
 
 impl Microbenchmark {
@@ -126,9 +143,13 @@ impl Microbenchmark {
         }
     }
 
-    /// Whether events delete rows without inserting others: the tables shrink while it runs.
-    pub fn shrinks_tables(&self) -> bool {
-        self.has("DELETE") && !self.has("INSERT")
+    /// Whether events use up the data, so that another start needs it as it was: they delete rows without inserting
+    /// others, or the experiment says of a script that its tables grow or shrink.
+    pub fn uses_up_data(&self) -> bool {
+        match &self.script {
+            Some(script) => script.deletes || self.stage == Stage::Last,
+            None => self.has("DELETE") && !self.has("INSERT"),
+        }
     }
 
     /// The microbenchmark with expected counts for this number of concurrent clients.

@@ -125,7 +125,7 @@ pub(crate) fn is_read_after_writes(cases: &[MicrobenchmarkCase], case: usize) ->
 /// number of clients.
 pub(crate) fn keeps_copy(experiment: &Experiment, microbenchmark: &Microbenchmark) -> bool {
     let is_repeated = experiment.schedule.restarts > 1 || experiment.workload.clients.len() > 1;
-    microbenchmark.shrinks_tables() && is_repeated
+    microbenchmark.uses_up_data() && is_repeated
 }
 
 /// The number of restarts of all instances in this number of passes over a segment, where `copied` cases keep a copy of

@@ -73,6 +73,7 @@ pub(crate) fn assign(
     for ((at, script), number) in own.enumerate().zip(&numbers) {
         script.data = *number;
         script.shares_data = makers[*number as usize] != Some(at);
+        script.deletes = script.only_deletes();
     }
     Ok(())
 }

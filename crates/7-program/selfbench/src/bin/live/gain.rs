@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         anyhow!("no microbenchmark matches {}", words.join(", "))
     })?;
     // Microbenchmarks that shrink the tables come last.
-    microbenchmarks.sort_by_key(Microbenchmark::shrinks_tables);
+    microbenchmarks.sort_by_key(Microbenchmark::uses_up_data);
     let most = args.clients.iter().copied().chain(args.sampled_clients).max().unwrap_or(1);
     let harness = Harness::new()?;
     let cpus = harness.pin(most)?;
