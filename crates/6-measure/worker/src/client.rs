@@ -349,6 +349,8 @@ impl<C: Connection> Client<C> {
             delay.start_block(seed, position, request.block);
         }
         self.context.counts = SliceCounts::default();
+        // A slice that failed leaves some.
+        self.histogram.clear();
         Ok(())
     }
 }

@@ -281,9 +281,9 @@ pub(crate) fn sql_error(error: Error, ignored: &IgnoredErrors) -> SqlError {
         number => ignored.contains(number),
     };
     let kind = match error.kind {
-        ErrorKind::Connection | ErrorKind::Refused => SqlErrorKind::Lost,
+        ErrorKind::Connection => SqlErrorKind::Lost,
         // It would fail again without end.
-        ErrorKind::StorageFull | ErrorKind::Storage => SqlErrorKind::Failed,
+        ErrorKind::Refused | ErrorKind::StorageFull | ErrorKind::Storage => SqlErrorKind::Failed,
         _ if restarts => SqlErrorKind::Restart,
         _ => SqlErrorKind::Failed,
     };
