@@ -64,6 +64,13 @@ impl Program {
             Self::Server(system) => system.name(),
         }
     }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SQLite",
+            Self::Server(system) => system.title(),
+        }
+    }
 }
 
 pub fn read_all<'d>(root: &mut Table<'d>, sections: &Sections<'_>) -> Vec<CandidateSection<'d>> {
@@ -211,6 +218,24 @@ fn read_server(
         existing::read(table, name, system, &defaults, &sections.hosts).map(System::Existing)
     } else {
         server::read(table, system, defaults, sections).map(System::Private)
+    }
+}
+
+/// Reports sections of systems that no candidate has: they would have no effect.
+pub fn check_sections(root: &Table<'_>, candidates: &[CandidateSection<'_>]) {
+    // One with an unknown system was reported already.
+    let is_for = |program| candidates.iter().any(|one| one.program.is_none_or(|of| of == program));
+    let unused = Program::all().filter(|program| !candidates.is_empty() && !is_for(*program));
+    for program in unused {
+        if let Some(span) = root.key_span(program.name()) {
+            let (name, title) = (program.name(), program.title());
+            let message = format!("[{name}] is for candidates of {title}, and there is none");
+            root.problem(
+                span,
+                message,
+                format!("remove it, or add one with `system = \"{name}\"`"),
+            );
+        }
     }
 }
 

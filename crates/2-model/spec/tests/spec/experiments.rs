@@ -195,7 +195,9 @@ fn examples_in_the_documentation_are_valid() {
         Ok(script.to_owned())
     };
     for example in examples {
-        let candidate = "[[candidate]]\nname = 'x'\nsystem = 'mariadb'\n";
+        let is_of = |system: &&str| example.contains(&format!("[{system}]"));
+        let system = ["mysql", "postgresql", "sqlite"].into_iter().find(is_of).unwrap_or("mariadb");
+        let candidate = format!("[[candidate]]\nname = 'x'\nsystem = '{system}'\n");
         let text = format!("name = 'x'\nbaseline = 'x'\n{example}\n{candidate}");
         parse_with_files("example.toml", &text, &files)
             .unwrap_or_else(|problems| panic!("{problems}"));

@@ -11,6 +11,15 @@ fn candidate(lines: &str) -> String {
 }
 
 #[test]
+fn section_of_a_system_without_candidates_is_rejected() {
+    let text = candidate("system = 'mariadb'\n[mysql]\ndurability = 'strict'");
+    assert!(text.contains("[mysql] is for candidates of MySQL, and there is none"), "{text}");
+    let text = candidate("system = 'mariadb'\n[sqlite]\n[mariadb]\nstatements = 'text'");
+    assert!(text.contains("[sqlite] is for candidates of SQLite"), "{text}");
+    assert!(!text.contains("[mariadb]"), "{text}");
+}
+
+#[test]
 fn injected_delay_is_rejected_for_servers() {
     assert_problems!(
         candidate("system = 'mariadb'\ninjected_delay = '3%'"),

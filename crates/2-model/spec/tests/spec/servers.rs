@@ -163,8 +163,6 @@ fn section_has_defaults_for_all_candidates_of_its_system() {
         statements = "text"
         restarts_after_death = 3
         configuration = { max_connections = 500, innodb_flush_method = "O_DIRECT" }
-        [mysql]
-        durability = "relaxed"
     "#;
     let plain = private(section, "system = 'mariadb'");
     assert_eq!(plain.program, Some(PathBuf::from("/usr/sbin/mariadbd")));
@@ -185,7 +183,6 @@ fn section_has_defaults_for_all_candidates_of_its_system() {
             ("sync_binlog", "0"),
         ])
     );
-    assert_eq!(private(section, "system = 'mysql'").program, None);
     assert_eq!(
         candidate(section, "system = 'mariadb'\nurl = 'mysql://me@localhost/'").system,
         System::Existing(ExistingServer {

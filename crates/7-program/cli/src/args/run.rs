@@ -101,7 +101,13 @@ pub struct Compare {
     #[arg(long, value_name = "FILE", conflicts_with = "script")]
     pub sql: Option<String>,
     /// File of SQL that creates and fills the tables of --sql
-    #[arg(long, value_name = "FILE", requires = "sql")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "sql",
+        // `requires` does not hold beside what conflicts with --sql.
+        conflicts_with_all = ["script", "microbenchmarks"]
+    )]
     pub setup: Option<String>,
     #[command(flatten)]
     pub comparison: ComparisonOptions,
@@ -109,7 +115,10 @@ pub struct Compare {
     /// leave out each one, first shortly, then those that count as long as --for says
     #[arg(
         long,
-        conflicts_with_all = ["rules", "save", "details", "export_json", "export_csv", "export_markdown"]
+        conflicts_with_all = [
+            "rules", "strict", "save", "details", "three_groups", "export_json", "export_csv",
+            "export_markdown"
+        ]
     )]
     pub each_option: bool,
     /// Run directory to create [default: results/NAME-TIME]

@@ -33,6 +33,9 @@ pub fn check(rules: &[Rule], experiment: &Experiment) -> Result<(), CliError> {
     let parts: Vec<&str> = parts
         .flat_map(|one| [one.name.as_str(), one.group.name(), one.group.coarse_name()])
         .collect();
+    if !rules.is_empty() && candidates.is_empty() {
+        return Err(CliError::usage("--fail-if needs a candidate beside the baseline"));
+    }
     for rule in rules {
         rule.check_names(&candidates, &parts).map_err(CliError::usage)?;
     }
@@ -67,6 +70,12 @@ pub fn judge(
     write(&judged, &text, report, files)?;
     tell_github(&judged, &text, output::print_commands)?;
     Ok(exit_code(&judged))
+}
+
+/// The Markdown of a report with the outcome of rules, if they can be judged.
+pub fn text(gate: &Gate, report: &Report) -> String {
+    let judged = outcome(gate, report).ok().flatten();
+    judged.map_or_else(|| markdown::render(report), |(_, text)| text)
 }
 
 /// The Markdown of a report with the outcome of rules, which is also written; and

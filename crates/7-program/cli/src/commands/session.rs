@@ -256,13 +256,19 @@ impl Execution<'_> {
         if self.options.keep_data && matches!(outcome, Outcome::Complete { .. }) {
             note_stored_data(self.directory, KEEP_DATA);
         }
+        let text = match outcome {
+            Outcome::Complete { .. } => gate::text(&self.options.gate, &report),
+            Outcome::Interrupted { .. } => markdown::render(&report),
+        };
         let [json, csv, markdown] = self.options.exports();
-        let exports = [
-            (json, export::run_json as fn(&Report) -> _),
-            (csv, |report| Ok(export::relative_csv(report))),
-            (markdown, |report| Ok(markdown::render(report))),
-        ];
-        let exported = export_file::write_all(&report, exports);
+        let exported = export_file::write_all(
+            &(&report, text),
+            [
+                (json, |(report, _)| export::run_json(report)),
+                (csv, |(report, _)| Ok(export::relative_csv(report))),
+                (markdown, |(_, text)| Ok(text.clone())),
+            ],
+        );
         let code = match outcome {
             Outcome::Complete { failures } => {
                 let files = files_of(self.directory, None)?;
@@ -287,7 +293,12 @@ impl Execution<'_> {
                 ExitCode::from(INTERRUPTED)
             }
         };
-        exported.map(|()| code)
+        match exported {
+            // Continuous integration must learn that first.
+            Err(error) if code == ExitCode::from(gate::BROKEN) => output::note(&error.to_string()),
+            exported => exported?,
+        }
+        Ok(code)
     }
 
     fn show(&self) -> Result<Report, CliError> {
