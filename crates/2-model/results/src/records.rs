@@ -40,6 +40,18 @@ pub mod setting {
     pub const EXTENDED: &str = "extended";
     /// The numbers of clients of imported results.
     pub const IMPORTED_CLIENTS: &str = "Clients";
+    /// The scripts that create the user's own tables, with the checksum of their text.
+    pub const OWN_TABLES: &str = "own tables";
+
+    /// The label of the checksum of the statements of a microbenchmark that is not built in.
+    pub fn statements_of(microbenchmark: &str) -> String {
+        format!("statements of {microbenchmark}")
+    }
+
+    /// The label of a script, its options and the checksum of its text.
+    pub fn script_of(microbenchmark: &str) -> String {
+        format!("script of {microbenchmark}")
+    }
 
     /// A word with an explanation, which another version of dbdyno may give in other words.
     pub fn explained(word: &str, explanation: &str) -> String {
@@ -49,6 +61,23 @@ pub mod setting {
     /// The word without its explanation.
     pub fn word(explained: &str) -> &str {
         explained.split_once(": ").map_or(explained, |(word, _)| word)
+    }
+
+    /// The labels of what is not the same in two runs, although they use the same names for it: the
+    /// user's own tables, and statements and scripts of microbenchmarks that both have.
+    pub fn other_work(one: &[(String, String)], other: &[(String, String)]) -> Vec<String> {
+        let value = |settings: &[(String, String)], label: &str| {
+            settings.iter().find(|(known, _)| known == label).map(|(_, value)| value.clone())
+        };
+        let starts = [statements_of(""), script_of("")];
+        let differs = |label: &str| match (value(one, label), value(other, label)) {
+            (a, b) if label == OWN_TABLES => a != b,
+            (Some(a), Some(b)) => a != b && starts.iter().any(|start| label.starts_with(start)),
+            _ => false,
+        };
+        let own = one.iter().map(|(label, _)| label.as_str());
+        let labels = own.filter(|label| *label != OWN_TABLES).chain([OWN_TABLES]);
+        labels.filter(|label| differs(label)).map(str::to_owned).collect()
     }
 }
 

@@ -14,7 +14,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use absolute::Sources;
-use dbdyno_results::DataSize;
+use dbdyno_results::{DataSize, setting};
 use dbdyno_stats::{Difference, RunValue, largest_difference};
 use dbdyno_text::letter;
 use dbdyno_types::host_fact;
@@ -377,6 +377,13 @@ fn notes(
                 .to_owned(),
         );
     }
+    let pairs = reports.iter().zip(reports.iter().skip(1));
+    let other = pairs.flat_map(|(one, other)| setting::other_work(&one.settings, &other.settings));
+    notes.extend(joined(distinct(other), ", ").map(|what| {
+        format!(
+            "not the same in all runs, so that what changes is not an effect of a candidate: {what}"
+        )
+    }));
     let mut about = |what: &str, wanted: &dyn Fn(&Report) -> bool| {
         let all = runs.iter().zip(reports).filter(|(_, report)| wanted(report));
         let named = all.map(|(run, report)| match report.running_pid {

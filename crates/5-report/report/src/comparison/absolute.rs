@@ -4,6 +4,7 @@
 //! candidate that is equal in both runs shows how much that is, together with the effect of the
 //! other candidates of the run, which share its caches.
 
+use dbdyno_results::setting;
 use dbdyno_stats::{Direction, Quotient, RunValue, median, quotient};
 use dbdyno_units::{Ratio, Share};
 use serde::{Serialize, Serializer};
@@ -140,7 +141,7 @@ pub struct ChangeSummary {
     pub column: usize,
     /// The index of the column that it is compared with.
     pub compared_with: usize,
-    /// Whether program, configuration, data and number of clients are equal in both: then the
+    /// Whether program, configuration, data, work and number of clients are equal in both: then the
     /// changes are no effect of the candidate.
     pub is_equal: bool,
     pub count: usize,
@@ -231,13 +232,15 @@ impl<'a> Sources<'a> {
         Some(Measured { report, microbenchmark, absolute, failed })
     }
 
-    /// Whether program, configuration, data and number of clients are equal in two columns.
+    /// Whether program, configuration, data, work and number of clients are equal in two columns.
     fn is_equal(&self, candidate: &MatchedCandidate<'_>, a: usize, b: usize) -> bool {
         let [one, other] = [a, b].map(|column| &self.columns[column]);
         let records = candidate.records[one.run].zip(candidate.records[other.run]);
+        let [of_one, of_other] = [one, other].map(|column| &self.reports[column.run].settings);
         one.clients == other.clients
             && one.data.is_some()
             && one.data == other.data
+            && setting::other_work(of_one, of_other).is_empty()
             && records.is_some_and(|(one, other)| are_equal(one, other))
     }
 

@@ -365,6 +365,17 @@ fn equal_candidate_shows_drift_and_others_must_exceed_it() {
 }
 
 #[test]
+fn other_work_under_the_same_name_is_no_drift() {
+    let [mut one, mut other] = [sample::report_of(&FEW), sample::report_of(&FEW)];
+    let label = setting::statements_of(&one.microbenchmarks[0].name);
+    one.settings.push((label.clone(), "SHA-256 1…".to_owned()));
+    other.settings.push((label.clone(), "SHA-256 2…".to_owned()));
+    let comparison = compare(&[one, other].map(|report| run("results", report)));
+    assert!(comparison.changes.iter().all(|change| !change.is_equal), "{:?}", comparison.changes);
+    assert!(comparison.notes.iter().any(|note| note.ends_with(&label)), "{:?}", comparison.notes);
+}
+
+#[test]
 fn baseline_has_not_failed_because_its_only_candidate_has() {
     let mut report = sample::no_control(&FEW);
     report.candidates.truncate(2);

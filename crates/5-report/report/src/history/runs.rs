@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use dbdyno_results::DataSize;
+use dbdyno_results::{DataSize, setting};
 use dbdyno_types::host_fact;
 use serde::Serialize;
 
@@ -191,6 +191,12 @@ pub(super) fn notes(reports: &[&Report], figures: &[FigureHistory]) -> Vec<Strin
     changing("the runs are not of the same machine", &|report| {
         report.host_fact(host_fact::CPU).map(str::to_owned)
     });
+    for (pair, label) in reports.windows(2).zip(labels.iter().skip(1)) {
+        let other = setting::other_work(&pair[0].settings, &pair[1].settings);
+        if !other.is_empty() {
+            notes.push(format!("{label} has other work than the run before: {}", other.join(", ")));
+        }
+    }
     let incomplete: Vec<String> = reports
         .iter()
         .zip(&labels)

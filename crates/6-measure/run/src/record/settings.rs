@@ -2,15 +2,18 @@
 
 use dbdyno_engines::server::{PROPERTIES, Property};
 use dbdyno_results::{DataSize, setting};
-use dbdyno_scripts::{OptionValue, Options};
+use dbdyno_scripts::{OptionValue, Options, Source};
 use dbdyno_spec::OptionFile;
 use dbdyno_spec::experiment::{
     Candidate, ExistingServer, Experiment, InsertBenchmark, Pace, PrivateServer, Profiling,
     SqliteConfig, System,
 };
+use dbdyno_types::Sha256;
 use dbdyno_types::server::{Address, SettingDefaults, Tls};
 use dbdyno_units::Nanos;
-use dbdyno_workloads::definition::Script;
+use dbdyno_workloads::catalog::Catalog;
+use dbdyno_workloads::definition::{Microbenchmark, Script};
+use serde::Serialize;
 
 use crate::candidates::{Deployment, ResolvedCandidate};
 use crate::plan::cases;
@@ -64,17 +67,32 @@ pub(crate) fn of_experiment(experiment: &Experiment) -> Vec<(String, String)> {
     }
     if !workload.setup.is_empty() {
         let origins: Vec<&str> = workload.setup.iter().map(|one| one.origin.as_str()).collect();
-        rows.insert(3, ("own tables", format!("created by {}", origins.join(", "))));
+        let texts: Vec<&str> = workload.setup.iter().map(|one| one.text.as_str()).collect();
+        let value = format!("created by {}, {}", origins.join(", "), checksum(&texts));
+        rows.insert(3, (setting::OWN_TABLES, value));
     }
     let mut rows: Vec<(String, String)> =
         rows.into_iter().map(|(label, value)| (label.to_owned(), value)).collect();
-    for one in &workload.microbenchmarks {
-        let script = one.script.as_ref();
-        rows.extend(
-            script.map(|script| (format!("script of {}", one.name), describe_script(script))),
-        );
-    }
+    let builtin = Catalog::builtin();
+    let own = |one: &&Microbenchmark| builtin.get(&one.name) != Some(one);
+    rows.extend(workload.microbenchmarks.iter().filter(own).map(|one| match &one.script {
+        Some(script) => {
+            let Source { text, modules, version, .. } = &script.source;
+            let of_text = checksum(&(text, modules, version));
+            (setting::script_of(&one.name), format!("{}, {of_text}", describe_script(script)))
+        }
+        None => {
+            let of_text = checksum(&(&one.statements, one.transaction, &one.throughput));
+            (setting::statements_of(&one.name), of_text)
+        }
+    }));
     rows
+}
+
+/// The checksum of what runs of other settings may have under the same name.
+fn checksum(of: &impl Serialize) -> String {
+    let sha256 = Sha256::of(&serde_json::to_vec(of).unwrap_or_default()).to_string();
+    format!("SHA-256 {}…", &sha256[..12])
 }
 
 /// The name of a script and its options: `tpcc.lua, scale = 2`.
@@ -286,5 +304,28 @@ mod tests {
             "the first blocks after each start, at least 2 and 100 ms of the baseline's slices"
         );
         assert_eq!(warmup("schedule.warmup_blocks = 3"), "the first 3 blocks after each start");
+    }
+
+    #[test]
+    fn own_statements_and_tables_are_told_apart_by_their_text() {
+        let rows = |setup: &str, query: &str, own: &str| {
+            let text = format!(
+                "name = \"test\"\nbaseline = \"a\"\n\
+                 [workload]\nsetup = \"{setup}\"\nmicrobenchmarks = [{own}, \"scan\"]\n\
+                 [[microbenchmark]]\nname = \"mine\"\ngroup = \"point-1\"\nquery = \"{query}\"\n\
+                 [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n"
+            );
+            let experiment = dbdyno_spec::parse("test.toml", &text);
+            let rows = of_experiment(&experiment.unwrap_or_else(|problems| panic!("{problems}")));
+            let of_work = [setting::OWN_TABLES.to_owned(), setting::statements_of("mine")];
+            rows.into_iter().filter(|(label, _)| of_work.contains(label)).collect::<Vec<_>>()
+        };
+        let (create, select) = ("CREATE TABLE t (id int)", "SELECT id FROM t");
+        let first = rows(create, select, "\"mine\"");
+        assert_eq!(first.len(), 2, "{first:?}");
+        let other = rows(create, "SELECT 1 FROM t", "\"mine\"");
+        assert!(other[0] == first[0] && other[1] != first[1], "{first:?} {other:?}");
+        let other = rows("CREATE TABLE t (id bigint)", select, "\"mine\"");
+        assert!(other[0] != first[0] && other[1] == first[1], "{first:?} {other:?}");
     }
 }
