@@ -20,6 +20,8 @@ pub struct OptionEffect {
     pub candidate: String,
     /// The microbenchmarks with a difference, and its size in words.
     pub found: Vec<(String, String)>,
+    /// Whether one of these differences is no noise: the control does not have it, too.
+    pub counts: bool,
     /// The largest difference that may be hidden in the intervals of the others; `None` if nothing could be judged.
     pub within: Option<Share>,
     /// The metrics of which these are the intervals.
@@ -89,7 +91,9 @@ impl OptionEffect {
             joined(findings.iter().filter(of).map(Finding::words), " and ")
         };
         let certain = |metric| row.estimate(metric)?.one_of(comparisons).difference(None);
-        if let Some(found) = words(&|one| one.is_difference() && certain(one.metric).is_some()) {
+        let is_found = |one: &&Finding| one.is_difference() && certain(one.metric).is_some();
+        self.counts |= findings.iter().filter(is_found).any(|one| !one.may_be_noise());
+        if let Some(found) = words(&is_found) {
             return self.found.push((on, found));
         }
         let unknown = words(&|one| !one.verdict().has_interval());
@@ -127,9 +131,9 @@ mod tests {
 
     #[test]
     fn difference_counts_and_others_have_a_limit() {
-        let found = effect([0.53, 0.55, 0.57]).found;
+        let OptionEffect { found, counts, .. } = effect([0.53, 0.55, 0.57]);
         let words = "45% less QPS (43% to 47%)".to_owned();
-        assert_eq!(found, [("scan_range=100".to_owned(), words)]);
+        assert_eq!((found, counts), (vec![("scan_range=100".to_owned(), words)], true));
         let none = effect([0.97, 1.0, 1.05]);
         assert!(none.found.is_empty() && !none.is_too_noisy(), "{none:?}");
         assert_eq!(none.within_words(), "5% in QPS");
@@ -193,9 +197,9 @@ mod tests {
             row.relative_qps = Some(sample::interval(median, low, high));
             (row.trusted_metric, row.verdict) = (Metric::Qps, verdict);
         }
-        let found = option_effects(&report).remove(0).found;
+        let OptionEffect { found, counts, .. } = option_effects(&report).remove(0);
         let words = "45% less QPS (43% to 47%); may be noise, as the control has 30% less";
-        assert_eq!(found, [("scan_range=100".to_owned(), words.to_owned())]);
+        assert_eq!((found, counts), (vec![("scan_range=100".to_owned(), words.to_owned())], false));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use dbdyno_run::{
     Options, Outcome, RunError, RunEvent, RunPlan, TimeRange, continue_run, start_run,
 };
 use dbdyno_spec::compare::{Difference, OptionWords, option_words};
+use dbdyno_spec::experiment::Experiment;
 use dbdyno_units::counted;
 
 use crate::commands::compare::{Comparison, installed};
@@ -352,8 +353,13 @@ fn start_or_continue(
     described: &dbdyno_spec::compare::Comparison,
     options: &Options<'_>,
 ) -> Result<Outcome, RunError> {
-    let stored = RunReader::open(directory).and_then(|run| run.experiment_text());
-    match stored.is_ok_and(|text| text == described.text) {
+    let stored = RunReader::open(directory)
+        .and_then(|run| Ok((run.experiment_text()?, run.experiment::<Experiment>()?)));
+    // The text only names the files of `--script` and `--setup`.
+    let is_stored = |(text, experiment): (String, Experiment)| {
+        text == described.text && experiment == described.experiment
+    };
+    match stored.is_ok_and(is_stored) {
         true => continue_run(directory, options),
         false => start_run(&described.experiment, &described.text, directory, options),
     }
@@ -366,11 +372,16 @@ impl Found {
         let noisy = self.others.iter().filter(|(_, effect)| effect.is_too_noisy());
         let unknown = count(&mut noisy.map(|(group, _)| group))
             + count(&mut self.failed.iter().map(|(group, _)| group));
-        let rest = match unknown {
-            0 => String::new(),
-            unknown => format!("; of {unknown} this is not known"),
-        };
-        let (counting, all) = (self.counting.len(), settings.len());
+        let mut rest = String::new();
+        let all = settings.len();
+        let counting = self.counting.iter().filter(|(_, effect)| effect.counts).count();
+        if self.counting.len() > counting {
+            let doubtful = self.counting.len() - counting;
+            let _ = write!(rest, "; of {doubtful} the difference may be noise");
+        }
+        if unknown > 0 {
+            let _ = write!(rest, "; of {unknown} this is not known");
+        }
         let mut text = format!("\n{counting} of {all} settings count{rest}\n");
         for (group, effect) in &self.counting {
             let _ = writeln!(text, "  {}", names(group));
@@ -501,13 +512,14 @@ mod tests {
             own: Some("1".to_owned()),
             baseline: None,
         };
-        let settings = ["a", "b", "c", "d", "e", "f", "g", "h"].map(setting);
+        let settings = ["a", "b", "c", "d", "e", "f", "g", "h", "i"].map(setting);
         let effect = |found: &[(&str, &str)], within: Option<f64>| OptionEffect {
             candidate: "any".to_owned(),
             found: found
                 .iter()
                 .map(|(on, words)| ((*on).to_owned(), (*words).to_owned()))
                 .collect(),
+            counts: found.iter().any(|(_, words)| !words.contains("noise")),
             within: within.map(Share::from_percent),
             metrics: ["QPS"].into(),
             unknown: Vec::new(),
@@ -518,7 +530,10 @@ mod tests {
             ..effect(&[], Some(2.0))
         };
         let found = Found {
-            counting: vec![(vec![0], effect(&[("point", "45% less QPS (43% to 47%)")], None))],
+            counting: vec![
+                (vec![0], effect(&[("point", "45% less QPS (43% to 47%)")], None)),
+                (vec![8], effect(&[("point", "3% less QPS; may be noise")], None)),
+            ],
             others: vec![
                 (vec![1], effect(&[], Some(2.1))),
                 (vec![6, 7], effect(&[], Some(1.5))),
@@ -534,9 +549,11 @@ mod tests {
         assert_eq!(
             found.text(&settings, "mariadb", Path::new("/results/x")),
             "
-1 of 8 settings count; of 2 this is not known
+1 of 9 settings count; of 1 the difference may be noise; of 2 this is not known
   a=1
     without it 45% less QPS (43% to 47%) on point
+  i=1
+    without it 3% less QPS; may be noise on point
   no difference above 2.1% in QPS was found without one of
     b=1, [g=1, h=1] (only left out together: opposite effects would cancel), c=1
     (not judged: scan: QPS: client-bound)

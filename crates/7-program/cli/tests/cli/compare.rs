@@ -85,7 +85,13 @@ fn each_setting_is_left_out_and_the_same_command_continues() {
     let out = test.out().display().to_string();
     let cache = cache().display().to_string();
     let candidates = ["sqlite:o0", "sqlite:o0{page_size=512B,cache_size=1MiB}"];
-    let options = ["-m", "scan_range=100", "--rows", "1k", "--for", "1s", "--each-option"];
+    let [setup, queries] = ["setup.sql", "queries.sql"].map(|name| test.path().join(name));
+    let create = "CREATE TABLE t (a INTEGER);\nINSERT INTO t WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL \
+                  SELECT a + 1 FROM n WHERE a < 1000) SELECT a FROM n;\n";
+    fs::write(&setup, create).unwrap();
+    fs::write(&queries, "SELECT sum(a) FROM t;\n").unwrap();
+    let (setup, queries) = (setup.display().to_string(), queries.display().to_string());
+    let options = ["--setup", &setup, "--sql", &queries, "--for", "1s", "--each-option"];
     let words = ["compare"].into_iter().chain(candidates).chain(options);
     let words = words.chain(["--out", &out, "--cache", &cache]);
     let words: Vec<&str> = words.collect();
@@ -99,6 +105,9 @@ fn each_setting_is_left_out_and_the_same_command_continues() {
     call(["report", &format!("{out}/screening-1")])
         .assert_code(0)
         .assert_prints("without-page_size");
+    // The same command is another one if the file that it names is.
+    fs::write(&setup, format!("{create}CREATE INDEX a ON t (a);\n")).unwrap();
+    call(&words).assert_code(2).assert_prints("screening-1");
     let refused = call(["compare", "sqlite:o0", "sqlite:o0{page_size=512B}", "--each-option"]);
     refused.assert_code(2).assert_prints("the candidates differ in one setting");
 }
