@@ -221,8 +221,9 @@ fn read_server(
     }
 }
 
-/// Reports sections of systems that no candidate has: they would have no effect.
-pub fn check_sections(root: &Table<'_>, candidates: &[CandidateSection<'_>]) {
+/// Reports what would have no effect: sections of systems that no candidate has, and keys about starting servers in
+/// sections of systems that dbdyno starts none of.
+pub fn check_sections(root: &mut Table<'_>, candidates: &[CandidateSection<'_>]) {
     // One with an unknown system was reported already.
     let is_for = |program| candidates.iter().any(|one| one.program.is_none_or(|of| of == program));
     let unused = Program::all().filter(|program| !candidates.is_empty() && !is_for(*program));
@@ -235,6 +236,20 @@ pub fn check_sections(root: &Table<'_>, candidates: &[CandidateSection<'_>]) {
                 message,
                 format!("remove it, or add one with `system = \"{name}\"`"),
             );
+        }
+    }
+    let is_started = |system| {
+        let program = Some(Program::Server(system));
+        candidates
+            .iter()
+            .any(|one| one.program.is_none() || (one.program == program && one.url.is_none()))
+    };
+    for system in ServerSystem::ALL.into_iter().filter(|system| !is_started(*system)) {
+        let is_used = candidates.iter().any(|one| one.program == Some(Program::Server(system)));
+        if let Some(mut section) = is_used.then(|| root.table(system.name())).flatten() {
+            server::refuse_keys_of_starting(&mut section);
+            let help = "dbdyno does not compile a server with a `url`";
+            section.refuse("source", "applies to systems that dbdyno compiles only", help);
         }
     }
 }

@@ -117,6 +117,12 @@ const QUERIES: [(&str, &[(&str, QueryKind)]); 3] = [
 /// The steps with queries: one per rate and kind of query.
 fn mixes(table: &mut Table<'_>, rows_per_commit: u32) -> Vec<Step> {
     let rates = table.one_or_more("rates", 1..=MOST_RATE);
+    if rates.as_ref().is_some_and(|rates| rates.value.is_empty()) {
+        for key in ["seconds", "queries"] {
+            table.refuse(key, "has no effect, as no step has queries", "remove it, or set `rates`");
+        }
+        return Vec::new();
+    }
     let times = table.one_or_more("seconds", TIMES);
     let kinds = table.choice("queries", &QUERIES).map_or(QUERIES[0].1, |kinds| kinds.value);
     let are_known = rates.is_some() || !table.has("rates");

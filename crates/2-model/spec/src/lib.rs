@@ -100,7 +100,7 @@ fn read(mut root: Table<'_>, files: ReadFile<'_>) -> Option<Experiment> {
         files,
     };
     let candidates = candidate::read_all(&mut root, &sections);
-    candidate::check_sections(&root, &candidates);
+    candidate::check_sections(&mut root, &candidates);
     check_baseline(&root, baseline, &candidates);
     let control_of = baseline.map(|baseline| baseline.value).filter(|_| control);
     let lives: Vec<_> = candidates.iter().filter_map(|one| one.live.as_ref()).collect();

@@ -100,6 +100,7 @@ fn problems_are_shown_at_their_positions() {
         ("[insert_benchmark]\nrates = 0", "it must be from 1 to"),
         ("[insert_benchmark]\nrates = [1, 0]\nseconds = ['1s', '2s']", "it must be from 1 to"),
         ("[insert_benchmark]\nseconds = ['1s', '2s']", "2 times for 3 rates"),
+        ("[insert_benchmark]\nrates = []\nseconds = '5s'", "`seconds` has no effect, as no step"),
         ("[insert_benchmark]\nseconds = 5", "a duration such as"),
         ("[insert_benchmark]\nseconds = '5'", "`5` has no unit"),
         ("[insert_benchmark]\nqueries = 'rnage'", "did you mean `range`?"),
