@@ -13,6 +13,7 @@
 # Tests use a temporary directory of their own, which must be empty at the end. Servers also keep
 # data in /var/tmp, and perf's maps of generated code are always in /tmp: those are compared.
 set -eu
+umask 022
 
 cd "$(dirname "$0")/.."
 

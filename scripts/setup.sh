@@ -48,7 +48,7 @@ refreshed=false
 refresh_package_lists() {
     if is_root && ! $refreshed; then
         say "updating the package lists"
-        apt-get update -q >&2
+        apt-get update -q -o Acquire::Retries=5 >&2
         refreshed=true
     fi
 }
@@ -193,7 +193,8 @@ if [ $# -gt 0 ]; then
     if is_root; then
         refresh_package_lists
         say "installing $*"
-        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+        DEBIAN_FRONTEND=noninteractive apt-get install -q -y -o Acquire::Retries=5 \
+            --no-install-recommends "$@"
     else
         say "missing; run as root:"
         say "    apt-get update && apt-get install -y --no-install-recommends $*"

@@ -532,16 +532,20 @@ pub(crate) fn link_all(from: &Path, to: &Path, except: &Path) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
     use dbdyno_fuzz::Fuzz;
 
     use super::*;
 
     fn program(folder: &Path, name: &str, version: &str) {
-        let path = folder.join(name);
-        fs::write(&path, format!("#!/bin/sh\necho 'Debian LLVM version {version}'\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: a child that another test starts meanwhile would have it open for writing, and it
+        // could not be executed.
+        let text = format!("#!/bin/sh\necho 'Debian LLVM version {version}'\n");
+        let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let status =
+            Command::new("sh").args(["-c", write]).arg(folder.join(name)).arg(text).status();
+        assert!(status.unwrap().success());
     }
 
     #[test]

@@ -326,6 +326,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let theirs = dir.path().join("theirs");
         fs::create_dir_all(theirs.join("inner")).unwrap();
+        fs::set_permissions(&theirs, fs::Permissions::from_mode(0o755)).unwrap();
         chown(&theirs, Some(65534), Some(65534)).unwrap();
         for path in [theirs.clone(), theirs.join("inner"), theirs.join("new")] {
             let error = SafeDir::create_trusted(&path, 0o700).unwrap_err();

@@ -267,6 +267,9 @@ impl MemoryLimit {
         let group = root.join(format!("dbdyno-live-{}", std::process::id()));
         fs::create_dir(&group).ok()?;
         let made = Self { group, usage, limit };
+        // Else the kernel swaps before it kills: of control groups of version 2 and 1.
+        let _ = fs::write(made.group.join("memory.swap.max"), "0");
+        let _ = fs::write(made.group.join("memory.swappiness"), "0");
         made.group.join(limit).exists().then_some(made)
     }
 

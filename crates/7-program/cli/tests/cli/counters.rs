@@ -254,14 +254,16 @@ fn equal_servers_execute_the_same_instructions() {
     let [own, control] = ["innodb", "control"].map(|candidate| executed(&out, candidate));
     let all: f64 = own.values().sum();
     assert!((100.0..1e6).contains(&all), "{all}");
-    // On a busy machine few functions are sampled, and so counted.
-    let of_both = own.iter().filter_map(|(function, own)| Some(control.get(function)? / own));
-    let mut ratios: Vec<f64> = of_both.collect();
-    ratios.sort_unstable_by(f64::total_cmp);
-    assert!((0.98..1.02).contains(&ratios[ratios.len() / 2]), "{ratios:?}");
     let refused = "SELECT COUNT(*) FROM executed JOIN candidate ON id = candidate WHERE name = 'postgres' \
                    AND executed.json ->> '$.not-counted.reason' LIKE '%process for each session'";
     assert_eq!(count(&out, refused), 1);
+    let of_both = own.iter().filter_map(|(function, own)| Some(control.get(function)? / own));
+    let mut ratios: Vec<f64> = of_both.collect();
+    if ratios.len() < 3 {
+        return dbdyno_fuzz::skip("in part: the machine is too busy to sample functions");
+    }
+    ratios.sort_unstable_by(f64::total_cmp);
+    assert!((0.98..1.02).contains(&ratios[ratios.len() / 2]), "{ratios:?}");
 }
 
 #[test]

@@ -135,8 +135,10 @@ fn interval_of_a_run_interrupted_twice_is_about_as_narrow() {
     modify_run(&out, "UPDATE slice SET restart = 0");
     report();
     let uninterrupted = half_widths(&out);
+    // Where the starts end depends on this machine: of some divisions the interval is up to 3.4 times as wide. As one
+    // of two starts, it would be more than ten times.
     assert!(
-        interrupted[0] < 2.0 * uninterrupted[0],
+        interrupted[0] < 5.0 * uninterrupted[0],
         "{interrupted:?}, uninterrupted {uninterrupted:?}"
     );
 }
@@ -259,8 +261,11 @@ fn ctrl_c_reports_partial_results_and_run_resumes() {
     wait_for_slices(&mut run, &out, WRITE);
     let workers = children(run.pid());
     let running = format!("running (pid {})", run.pid());
+    // Stopped, so that it does not end before the report does.
+    run.signal(libc::SIGSTOP);
     call([Path::new("report"), &out]).assert_code(0).assert_prints(&running);
     run.signal(libc::SIGINT);
+    run.signal(libc::SIGCONT);
     let finished = run.end();
     finished.assert_code(130).assert_prints(READ).assert_prints("--resume");
     // Where the data is, how much, and how to remove it.

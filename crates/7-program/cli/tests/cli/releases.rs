@@ -31,7 +31,14 @@ fn run_fetching(suite: &str, environment: &[(&str, &str)]) -> Finished {
 fn unreachable_mirror_is_explained() {
     // A proxy that nobody listens on.
     let proxy = "http://127.0.0.1:9";
-    let finished = run_fetching("sid", &[("http_proxy", proxy), ("https_proxy", proxy)]);
+    // Apt's own configuration, which this machine may have, has precedence over these variables.
+    let test = TestDir::new();
+    let config = test.path().join("apt.conf");
+    let lines = ["http", "https"].map(|of| format!("Acquire::{of}::Proxy \"{proxy}\";\n"));
+    fs::write(&config, lines.concat()).unwrap();
+    let config = config.to_str().unwrap();
+    let environment = [("http_proxy", proxy), ("https_proxy", proxy), ("APT_CONFIG", config)];
+    let finished = run_fetching("sid", &environment);
     finished.assert_code(1).assert_prints("the release of MySQL, Debian sid");
     finished.assert_prints("no network connection?").assert_prints("set http_proxy");
 }
