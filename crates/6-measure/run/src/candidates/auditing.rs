@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::{fs, io};
@@ -12,7 +14,7 @@ use dbdyno_audit::{
     difference, find_files, from_json, is_current, to_json,
 };
 use dbdyno_builds::variant::compile_flags;
-use dbdyno_builds::{Build, Cache, CompilerKind, Variant};
+use dbdyno_builds::{Build, Cache, CompilerKind, System, Variant};
 use dbdyno_results::{
     AuditRecord, CommandLineDifference, CommandLinesRecord, NamedCount, Role, Warning,
 };
@@ -101,9 +103,14 @@ fn store(build: &Build, audit: &Audit) -> io::Result<()> {
     let path = build.folder.join(STORED);
     let half = build.folder.join(format!("{STORED}.{}", std::process::id()));
     let text = serde_json::to_vec(&to_json(audit, None))?;
-    fs::write(&half, text).and_then(|()| fs::rename(&half, &path)).inspect_err(|_| {
-        let _ = fs::remove_file(&half);
-    })
+    // As the other files of a cached build: one that its group can write to is not trusted.
+    let readable = Permissions::from_mode(0o644);
+    fs::write(&half, text)
+        .and_then(|()| fs::set_permissions(&half, readable))
+        .and_then(|()| fs::rename(&half, &path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&half);
+        })
 }
 
 fn make(
@@ -216,10 +223,22 @@ fn ignored(build: &Build, audit: &Audit) -> Vec<NamedCount> {
 }
 
 /// A warning for each build that has files with flags which its variant does not ask for, and that is
-/// measured because the experiment ignores them.
+/// measured because the experiment ignores them; and for each of which BOLT optimized a part only.
 pub(crate) fn warnings(candidates: &[ResolvedCandidate]) -> Vec<Warning> {
-    let audited = candidates.iter().filter(|one| one.role != Role::Control);
-    audited.filter_map(|one| warning(&one.name, one.audit.as_deref()?)).collect()
+    let all = || candidates.iter().filter(|one| one.role != Role::Control);
+    let flags = all().filter_map(|one| warning(&one.name, one.audit.as_deref()?));
+    flags
+        .chain(all().filter_map(|one| without_bolt(&one.name, one.server_build.as_deref()?)))
+        .collect()
+}
+
+/// A plugin has the storage engine, and BOLT rewrites the program.
+fn without_bolt(candidate: &str, build: &Build) -> Option<Warning> {
+    let is_plugin = build.system == System::MariaDb && build.options.myrocks;
+    (is_plugin && build.bolt.is_some()).then(|| Warning {
+        what: format!("{candidate}: BOLT optimized mariadbd only; MyRocks is a plugin, which is as it was linked"),
+        advice: "compare builds with a compiler's profile, which covers the plugin, too".to_owned(),
+    })
 }
 
 fn warning(candidate: &str, audit: &Audit) -> Option<Warning> {
