@@ -320,7 +320,7 @@ const READING: [&str; 11] = [
 /// `-Wl,--version-script=/a`.
 fn named_files(flags: &[String], arguments: &[String]) -> Result<Vec<Sha256>, BuildError> {
     let is_read = |flag: &str| {
-        let own = flag[..flag.find('/').unwrap_or(0)].trim_end_matches(['=', ',']);
+        let own = flag[..flag.find('/').unwrap_or(0)].trim_end_matches(['=', ',', ' ']);
         READING.iter().any(|reading| own.ends_with(reading))
     };
     let words = flags.iter().filter(|flag| is_read(flag)).chain(arguments);
@@ -527,6 +527,8 @@ mod tests {
         for form in ["-Wl,--version-script=FILE,-z", "-includeFILE", "-T/x -Wl,-T,FILE"] {
             assert_eq!(found(form), [Sha256::of(b"first")], "{form}");
         }
+        let in_one = format!("-include {}", file.display());
+        assert_eq!(named_files(&[in_one], &[]).unwrap(), [Sha256::of(b"first")]);
         // What is written changes with each build.
         assert_eq!(found("-I/usr/include -Da/b -include/none -Wl,-Map=FILE -DX=FILE"), []);
     }

@@ -75,6 +75,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("WITH_LIBFMT", "system"),
     ("MYSQL_MAINTAINER_MODE", "OFF"),
     ("CONC_WITH_UNIT_TESTS", "OFF"),
+    // In a checkout, it would check out other commits than those that are there.
+    ("UPDATE_SUBMODULES", "OFF"),
     ("INSTALL_MYSQLTESTDIR", ""),
     ("INSTALL_SQLBENCHDIR", ""),
 ];

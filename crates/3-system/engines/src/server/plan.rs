@@ -224,8 +224,8 @@ impl ServerPlan {
             let (source, arguments) = compiled.unwrap_or((sha256, &[]));
             let sizes = |word: &&String| word.contains("blocksize") || word.contains("segsize");
             words.extend(arguments.iter().filter(sizes).cloned());
-            // The system catalogs change from commit to commit until the first beta.
-            if version.contains("devel") {
+            // The system catalogs may change from commit to commit until the release.
+            if ["devel", "alpha", "beta", "rc"].iter().any(|word| version.contains(word)) {
                 words.push(source.to_owned());
             }
         }
@@ -272,6 +272,9 @@ fn check_engine(
     }
 }
 
+/// Settings that name files which a server changes, and lists of files of which it removes old ones.
+const LOGS: [&str; 4] = ["log_bin", "log_bin_index", "relay_log", "relay_log_index"];
+
 /// The canonical name of the setting.
 fn check_override(system: ServerSystem, name: &str, value: &str) -> Result<String, ServerError> {
     let refused = |reason: &str| ServerError::setting(name, reason);
@@ -287,6 +290,12 @@ fn check_override(system: ServerSystem, name: &str, value: &str) -> Result<Strin
         return Err(refused(
             "the storage engine is a key of the candidate, not a setting: `engine = \"innodb\"` or \
              `engine = \"myrocks\"`, and in words such as `mariadb:engine=myrocks`",
+        ));
+    }
+    if LOGS.contains(&canonical.as_str()) && value.contains('/') {
+        return Err(refused(
+            "its path may be another server's, whose log would change, and the control would share it; \
+             give a name without a directory",
         ));
     }
     if system.reserved_setting(name).is_some() {
@@ -525,6 +534,9 @@ mod tests {
         assert!(plan(None, &[("a=1\ndatadir", "/etc")]).is_err());
         assert!(plan(None, &[("!include", "/etc/passwd")]).is_err());
         assert!(plan(None, &[("", "")]).is_err());
+        // Another server may have its logs there.
+        assert!(plan(None, &[("log-bin", "/var/log/mysql/mysql-bin")]).is_err());
+        assert!(plan(None, &[("log_bin", "mysql-bin")]).is_ok());
     }
 
     #[test]
@@ -536,6 +548,7 @@ mod tests {
         // Pages and statistics are made when the data is loaded.
         assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("innodb-fill-factor", "50")]));
         assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("histogram_size", "0")]));
+        assert_ne!(innodb, kind(StorageEngine::InnoDb, &[("default_table_encryption", "ON")]));
         assert_ne!(innodb, kind(StorageEngine::MyRocks, &[]));
     }
 
@@ -556,6 +569,7 @@ mod tests {
         };
         assert_eq!(kind("18.1", "1", None), kind("18.1", "2", None));
         assert_ne!(kind("19devel", "1", None), kind("19devel", "2", None));
+        assert_ne!(kind("19beta2", "1", None), kind("19beta2", "2", None));
         // Variants of one source can share data.
         let variant = |program, argument| kind("19devel", program, Some(("source", &[argument])));
         assert_eq!(variant("1", "--with-lz4"), variant("2", "--without-icu"));

@@ -237,6 +237,11 @@ pub(super) fn remove_orphans() {
 
 fn is_orphan(external: &Path) -> bool {
     let Some(data) = named_run(external) else { return false };
+    // Else the run may be on a disk that is not mounted, or in another container.
+    let results = data.parent().and_then(Path::parent);
+    if !results.is_some_and(Path::is_dir) {
+        return false;
+    }
     match std::fs::read_link(data.join(SERVERS)) {
         Ok(linked) => linked != external,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -587,8 +592,15 @@ mod tests {
         let alias = run.path().join("alias");
         std::os::unix::fs::symlink(EXTERNAL_BASE, &alias).unwrap();
         assert!(is_in_use(&alias.join(external.file_name().unwrap())));
+        // The directory of runs may be one that is not mounted.
+        let away = run.path().with_extension("away");
+        std::fs::rename(run.path(), &away).unwrap();
         worker.kill().unwrap();
         worker.wait().unwrap();
+        remove_orphans();
+        let is_kept = external.exists();
+        std::fs::rename(&away, run.path()).unwrap();
+        assert!(is_kept);
         remove_orphans();
         assert!(!external.exists());
     }

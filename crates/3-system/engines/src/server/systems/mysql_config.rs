@@ -101,6 +101,7 @@ pub(crate) const FACTS: ProgramFacts = ProgramFacts {
 const FORMAT_SETTINGS: &[&str] = &[
     "character_set_server",
     "collation_server",
+    "default_table_encryption",
     "histogram_size",
     "histogram_type",
     "innodb_checksum_algorithm",
@@ -123,6 +124,7 @@ const FORMAT_SETTINGS: &[&str] = &[
     "rocksdb_block_size_deviation",
     "rocksdb_default_cf_options",
     "rocksdb_index_type",
+    "sql_generate_invisible_primary_key",
     "rocksdb_override_cf_options",
     "rocksdb_table_stats_sampling_pct",
     "use_stat_tables",
