@@ -308,11 +308,12 @@ mod tests {
 
     #[test]
     fn own_statements_and_tables_are_told_apart_by_their_text() {
-        let rows = |setup: &str, query: &str, own: &str| {
+        let rows = |setup: &str, sql: &str| {
             let text = format!(
                 "name = \"test\"\nbaseline = \"a\"\n\
-                 [workload]\nsetup = \"{setup}\"\nmicrobenchmarks = [{own}, \"scan\"]\n\
-                 [[microbenchmark]]\nname = \"mine\"\ngroup = \"point-1\"\nquery = \"{query}\"\n\
+                 [workload]\nsetup = \"{setup}\"\nmicrobenchmarks = [\"mine\", \"scan_range=100\"]\n\
+                 [[microbenchmark]]\nname = \"mine\"\n\
+                 [[microbenchmark.statements]]\nsql = \"{sql}\"\n\
                  [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n"
             );
             let experiment = dbdyno_spec::parse("test.toml", &text);
@@ -321,11 +322,11 @@ mod tests {
             rows.into_iter().filter(|(label, _)| of_work.contains(label)).collect::<Vec<_>>()
         };
         let (create, select) = ("CREATE TABLE t (id int)", "SELECT id FROM t");
-        let first = rows(create, select, "\"mine\"");
+        let first = rows(create, select);
         assert_eq!(first.len(), 2, "{first:?}");
-        let other = rows(create, "SELECT 1 FROM t", "\"mine\"");
+        let other = rows(create, "SELECT 1 FROM t");
         assert!(other[0] == first[0] && other[1] != first[1], "{first:?} {other:?}");
-        let other = rows("CREATE TABLE t (id bigint)", select, "\"mine\"");
+        let other = rows("CREATE TABLE t (id bigint)", select);
         assert!(other[0] != first[0] && other[1] == first[1], "{first:?} {other:?}");
     }
 }

@@ -53,8 +53,13 @@ impl ServerProgram for Postgres {
             names: &["postgres"],
             package: PACKAGE,
             user: "postgres",
-            // The last two act when data is loaded.
-            format_settings: &[CHECKSUMS, "default_statistics_target", "default_toast_compression"],
+            // The last three act when data is loaded.
+            format_settings: &[
+                CHECKSUMS,
+                "default_statistics_target",
+                "default_table_access_method",
+                "default_toast_compression",
+            ],
             needed: &[("max_connections", 100.0), ("restart_after_crash", f64::INFINITY)],
             notable: &[
                 "jit",
