@@ -20,8 +20,8 @@ fn section_of_a_system_without_candidates_is_rejected() {
     let text = candidate(
         "system = 'mysql'\nurl = 'mysql://u@h/'\n[mysql]\nstatements = 'text'\ndurability = 'strict'",
     );
-    assert!(text.contains("9:1 `durability` applies to servers that dbdyno starts only"), "{text}");
-    assert_eq!(text.matches(" only").count(), 1, "{text}");
+    assert!(text.contains("`durability` applies to servers that dbdyno starts only"), "{text}");
+    assert_eq!(text.matches("applies to").count(), 1, "{text}");
 }
 
 #[test]

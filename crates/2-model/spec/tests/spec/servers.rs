@@ -184,7 +184,12 @@ fn section_has_defaults_for_all_candidates_of_its_system() {
         ])
     );
     assert_eq!(
-        candidate(section, "system = 'mariadb'\nurl = 'mysql://me@localhost/'").system,
+        candidate(
+            section,
+            "system = 'mariadb'\nurl = 'mysql://me@localhost/'\n\
+             [[candidate]]\nname = 'b'\nsystem = 'mariadb'"
+        )
+        .system,
         System::Existing(ExistingServer {
             statements: StatementMode::Text,
             ..existing("system = 'mariadb'\nurl = 'mysql://me@localhost/'")

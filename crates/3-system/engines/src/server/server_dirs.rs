@@ -113,8 +113,8 @@ fn open_root(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
                 return Err(refused(link, "it links to a directory that dbdyno did not create"));
             }
             match named_run(&root) {
-                Some(run) if run == data => return Ok(root),
-                Some(run) => {
+                Some((run, _)) if run == data => return Ok(root),
+                Some((run, _)) => {
                     let reason = format!(
                         "it links to the data of another run, whose data directory is {}: remove \
                          the link, and the data is loaded again",
@@ -184,6 +184,7 @@ pub(super) const EXTERNAL_BASE: &str = "/var/tmp";
 /// The file that names the run of a directory, for users and for later sessions.
 const RUN_FILE: &str = "run.txt";
 const RUN_FILE_TEXT: &str = "Servers of the run in ";
+const DEVICE_TEXT: &str = "\nwhose file system has device number ";
 
 /// Creates a directory for the servers of the run with this data directory, and `link` to it.
 pub(super) fn create_external(data: &Path, link: &Path) -> Result<PathBuf, ServerError> {
@@ -209,17 +210,22 @@ pub fn external_servers(data: &Path) -> Option<PathBuf> {
     (is_external(&root) && is_own_dir(&root)).then_some(root)
 }
 
-/// The data directory of the run that an external directory belongs to; `None` if dbdyno was killed before it
-/// stored that, or the file is damaged.
-fn named_run(external: &Path) -> Option<PathBuf> {
+/// The data directory of the run that an external directory belongs to, and the device of its file system, if that
+/// is stored; `None` if dbdyno was killed before it named the run, or the file is damaged.
+fn named_run(external: &Path) -> Option<(PathBuf, Option<u64>)> {
     let text = std::fs::read_to_string(external.join(RUN_FILE)).ok()?;
-    let data = text.strip_prefix(RUN_FILE_TEXT)?.strip_suffix('\n')?;
-    Some(PathBuf::from(data))
+    let named = text.strip_prefix(RUN_FILE_TEXT)?.strip_suffix('\n')?;
+    let (data, device) = match named.rsplit_once(DEVICE_TEXT) {
+        Some((data, device)) => (data, Some(device.parse().ok()?)),
+        None => (named, None),
+    };
+    Some((PathBuf::from(data), device))
 }
 
 /// Stores which run an external directory belongs to.
 fn name_run(external: &Path, data: &Path) -> io::Result<()> {
-    let text = format!("{RUN_FILE_TEXT}{}\n", data.display());
+    let device = data.metadata()?.dev();
+    let text = format!("{RUN_FILE_TEXT}{}{DEVICE_TEXT}{device}\n", data.display());
     replace_file(&external.join(RUN_FILE), text.as_bytes())
 }
 
@@ -236,10 +242,10 @@ pub(super) fn remove_orphans() {
 }
 
 fn is_orphan(external: &Path) -> bool {
-    let Some(data) = named_run(external) else { return false };
+    let Some((data, device)) = named_run(external) else { return false };
     // Else the run may be on a disk that is not mounted, or in another container.
-    let results = data.parent().and_then(Path::parent);
-    if !results.is_some_and(Path::is_dir) {
+    let nearest = data.ancestors().find_map(|path| path.metadata().ok());
+    if nearest.is_none_or(|metadata| Some(metadata.dev()) != device) {
         return false;
     }
     match std::fs::read_link(data.join(SERVERS)) {
@@ -592,15 +598,16 @@ mod tests {
         let alias = run.path().join("alias");
         std::os::unix::fs::symlink(EXTERNAL_BASE, &alias).unwrap();
         assert!(is_in_use(&alias.join(external.file_name().unwrap())));
-        // The directory of runs may be one that is not mounted.
-        let away = run.path().with_extension("away");
-        std::fs::rename(run.path(), &away).unwrap();
         worker.kill().unwrap();
         worker.wait().unwrap();
+        // The file system of the run may be one that is not mounted.
+        let named = std::fs::read_to_string(external.join(RUN_FILE)).unwrap();
+        std::fs::write(external.join(RUN_FILE), named.trim_end().to_owned() + "7\n").unwrap();
         remove_orphans();
-        let is_kept = external.exists();
-        std::fs::rename(&away, run.path()).unwrap();
-        assert!(is_kept);
+        assert!(external.exists(), "the run is on another device");
+        std::fs::write(external.join(RUN_FILE), named).unwrap();
+        // Not only the directory of the run was removed.
+        drop(run);
         remove_orphans();
         assert!(!external.exists());
     }

@@ -313,7 +313,7 @@ mod tests {
                 "name = \"test\"\nbaseline = \"a\"\n\
                  [workload]\nsetup = \"{setup}\"\nmicrobenchmarks = [\"mine\", \"scan_range=100\"]\n\
                  [[microbenchmark]]\nname = \"mine\"\n\
-                 [[microbenchmark.statements]]\nsql = \"{sql}\"\n\
+                 [[microbenchmark.statements]]\nsql = \"{sql}\"\nrows = 1\n\
                  [[candidate]]\nname = \"a\"\nsystem = \"mariadb\"\n"
             );
             let experiment = dbdyno_spec::parse("test.toml", &text);
