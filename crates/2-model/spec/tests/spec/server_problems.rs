@@ -20,7 +20,8 @@ fn section_of_a_system_without_candidates_is_rejected() {
     let text = candidate(
         "system = 'mysql'\nurl = 'mysql://u@h/'\n[mysql]\nstatements = 'text'\ndurability = 'strict'",
     );
-    assert!(text.contains("`durability` applies to servers that dbdyno starts only"), "{text}");
+    let refused = "`durability` applies to servers that dbdyno starts only\n --> test.toml:9:1\n";
+    assert!(text.contains(refused), "{text}");
     assert_eq!(text.matches("applies to").count(), 1, "{text}");
 }
 
